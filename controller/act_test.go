@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -46,7 +47,7 @@ func begins(t *testing.T, got, want string) {
 // TestAct: a key in a backoff is due at once. A paused one waits for its resume. The log has all.
 func TestAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		seen := &calls{began: time.Now()}
 		c := newController(func(_ context.Context, key string) (controller.Result, error) {
 			if seen.note(key); key == "fails" {

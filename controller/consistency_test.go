@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -256,7 +257,7 @@ func TestC6_Bound(t *testing.T) {
 			r.api.CutWatches()
 			return controller.Result{RequeueAfter: time.Second}, nil
 		}
-		var lines log
+		var lines testkit.Buffer
 		o := controller.Options{ReadYourWrites: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&lines, nil))}
 		r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, create, later, caughtUp)
 		r.start()
@@ -280,7 +281,7 @@ func TestC6_Bound(t *testing.T) {
 // TestC6_TheLogSaysSo once for each key that has waited in vain.
 func TestC6_TheLogSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		var steps []func(*rig, context.Context, types.NamespacedName) (controller.Result, error)
 		for range 20 {
 			steps = append(steps, func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -303,7 +304,7 @@ func TestC6_TheLogSaysSo(t *testing.T) {
 // lag. A Reconcile that returns Stale's error does not create it twice, and the log has no error.
 func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		create := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			if err := controller.Stale(ctx); err != nil {
 				return controller.Result{}, err

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -103,7 +104,7 @@ func TestRequeue(t *testing.T) {
 // logger.
 func TestLogLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		c := newController(func(ctx context.Context, key string) (controller.Result, error) {
 			l := logr.FromContextAsSlogLogger(ctx)
 			l.Debug("plain")
@@ -132,9 +133,7 @@ func TestLogLevel(t *testing.T) {
 			if got := strings.Join(got, ", "); got != want {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
-			lines.mu.Lock()
-			lines.text.Reset()
-			lines.mu.Unlock()
+			lines = testkit.Buffer{}
 		}
 		want("a plain, a derived, a info, a verbose")
 		c.ResetLogLevel("a")

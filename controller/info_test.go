@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -22,7 +23,7 @@ import (
 // snapshot.
 func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		var before, in, after controller.Info
 		var c *controller.Controller[clusterKey]
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,7 +93,7 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out log
+				var out testkit.Buffer
 				var in, after any
 				ctx, cancel := context.WithCancel(t.Context())
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
@@ -125,7 +126,7 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 // retry. The next event starts with the first attempt. Panics count.
 func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		var seen outcomes
 		var gave []hook.GaveUp
 		hooks := hook.Join(seen.hooks(), hook.On(func(g *hook.GaveUp) { gave = append(gave, *g) }))

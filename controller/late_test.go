@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -28,7 +29,7 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 	for name, before := range map[string]int{"first request": 0, "after a request of the Reconcile": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var lines log
+				var lines testkit.Buffer
 				late := make(chan error, 2)
 				leave := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 					for range before {

@@ -31,6 +31,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -38,28 +39,28 @@ import (
 // TestLoggers shows that each of the three logging APIs gets the Reconcile's logger from its
 // context, whichever of the three is underneath. zap is one of the loggers below logr and slog.
 func TestLoggers(t *testing.T) {
-	text := func(to *log) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }
-	lines := func(to *log) logr.Logger {
+	text := func(to *testkit.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }
+	lines := func(to *testkit.Buffer) logr.Logger {
 		return funcr.New(func(prefix, args string) { _, _ = to.Write([]byte(prefix + args + "\n")) }, funcr.Options{})
 	}
-	for name, base := range map[string]func(*log, context.Context) (context.Context, *slog.Logger){
-		"slog in Options": func(to *log, ctx context.Context) (context.Context, *slog.Logger) { return ctx, text(to) },
-		"logr in Options": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+	for name, base := range map[string]func(*testkit.Buffer, context.Context) (context.Context, *slog.Logger){
+		"slog in Options": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) { return ctx, text(to) },
+		"logr in Options": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) {
 			return ctx, slog.New(logr.ToSlogHandler(lines(to)))
 		},
-		"slog in the context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+		"slog in the context": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) {
 			return logr.NewContextWithSlogLogger(ctx, text(to)), nil
 		},
-		"logr in the context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+		"logr in the context": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) {
 			return logr.NewContext(ctx, lines(to)), nil
 		},
-		"klog's in the context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+		"klog's in the context": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) {
 			return klog.NewContext(ctx, lines(to)), nil
 		},
-		"Options before context": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
-			return logr.NewContextWithSlogLogger(ctx, text(&log{})), text(to)
+		"Options before context": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) {
+			return logr.NewContextWithSlogLogger(ctx, text(&testkit.Buffer{})), text(to)
 		},
-		"slog's default": func(to *log, ctx context.Context) (context.Context, *slog.Logger) {
+		"slog's default": func(to *testkit.Buffer, ctx context.Context) (context.Context, *slog.Logger) {
 			slog.SetDefault(text(to))
 			return ctx, nil
 		},
@@ -68,7 +69,7 @@ func TestLoggers(t *testing.T) {
 			before := slog.Default()
 			defer slog.SetDefault(before)
 			synctest.Test(t, func(t *testing.T) {
-				var out log
+				var out testkit.Buffer
 				ctx, cancel := context.WithCancel(t.Context())
 				ctx, logger := base(&out, ctx)
 				c := controller.New("website", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
@@ -103,7 +104,7 @@ func TestLogger_IsNeverNil(t *testing.T) {
 	if log := controller.Logger(t.Context()); log != slog.Default() {
 		t.Errorf("without a logger in the context: %v", log)
 	}
-	var out log
+	var out testkit.Buffer
 	ctx := logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
 	controller.Logger(ctx).Info("through the context")
 	if !strings.Contains(out.String(), "through the context") {
@@ -114,7 +115,7 @@ func TestLogger_IsNeverNil(t *testing.T) {
 // TestJSONLogsAreText: keys and durations are strings in every line.
 func TestJSONLogsAreText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		n := 0
 		reconcile := func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			if n++; n == 1 {
@@ -162,7 +163,7 @@ func TestJSONLogsAreText(t *testing.T) {
 
 func TestFailuresAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		c, _ := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}, fails, explode)
 		c.Watch(&failingHandler{newSource("handled"), errors.New("no owner")})
 		c.Watch(&failingHandler{newSource("early"), fmt.Errorf("no scope: %w", cache.ErrNotSynced)})
@@ -185,7 +186,7 @@ func TestFailuresAreLogged(t *testing.T) {
 // TestManyFailuresAreFewLines: the log has ten, then one in ten seconds with the number left out.
 func TestManyFailuresAreFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		c, _ := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		handled := newSource("handled")
 		c.Watch(&failingHandlers{handled, 100, time.Second})
@@ -203,7 +204,7 @@ func TestManyFailuresAreFewLines(t *testing.T) {
 // errors are "not found".
 func TestLog_AnErrorOfItsOwnHasALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		keys := []string{"prod/own"}
 		for n := range 200 {
 			keys = append(keys, fmt.Sprintf("team-%c/web-%d", 'a'+n%26, n))
@@ -244,7 +245,7 @@ func TestLog_FurtherGroupsAreCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out log
+				var out testkit.Buffer
 				var keys []string
 				for n := range 150 {
 					keys = append(keys, fmt.Sprint("k", n))
@@ -295,7 +296,7 @@ func (f *failingHandlers) Run(ctx context.Context, to source.Sink[string]) error
 // TestTheLogSaysThatItWasTheDeadline: the error alone only reports a cancellation.
 func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 			<-ctx.Done()
 			return controller.Result{}, ctx.Err()
@@ -325,7 +326,7 @@ func (f *failingHandler) Run(ctx context.Context, to source.Sink[string]) error 
 // TestSourceHooksAndTheLog: hooks do not replace the log lines.
 func TestSourceHooksAndTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		var failed []string
 		c, _ := settling(t, controller.Options{
 			Logger: slog.New(slog.NewTextHandler(&out, nil)),
@@ -355,7 +356,7 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out log
+				var out testkit.Buffer
 				api := sim.NewServer(sim.Secrets)
 				cl, err := client.New(api.Config(), client.Options{RequireTerm: true})
 				ok(t, err)
@@ -428,7 +429,7 @@ func TestLog_AnObjectThatWasJustDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out log
+				var out testkit.Buffer
 				api := sim.NewServer(test.of...)
 				cl, err := client.New(api.Config(), client.Options{})
 				ok(t, err)

@@ -4,7 +4,6 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"sync"
@@ -121,24 +120,6 @@ func (r *reads) WaitForSync(ctx context.Context) error {
 
 // silent discards log lines.
 var silent = slog.New(slog.DiscardHandler)
-
-// log is a writer for several goroutines.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // start runs a controller. stop stops it, waits, and returns its error.
 func start(t *testing.T, c *controller.Controller[string]) (stop func() error) {

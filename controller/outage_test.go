@@ -29,6 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -265,7 +266,7 @@ func createPod(ctx context.Context, c *client.Client, name string) (*corev1.Pod,
 // without a failed attempt or an error in the log.
 func TestC6_StaleIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		heed := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			return controller.Result{RequeueAfter: 100 * time.Millisecond}, controller.Stale(ctx)
 		}
@@ -374,7 +375,7 @@ func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
 // TestLog_FewLinesPerGroup: many failures of one group are few lines, and each group has its own.
 func TestLog_FewLinesPerGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		all := []func(n int) error{
 			func(n int) error {
 				return fmt.Errorf("website %d: Put %q: dial tcp 127.0.0.1:%d: connect: refused", n, "https://x/default/a", n)

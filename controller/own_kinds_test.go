@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -214,7 +215,7 @@ func TestC7_InEachForm(t *testing.T) {
 // at most.
 func TestC13_NoOpsAmongChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		f := newFailing(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))}, func(f *failing, ctx context.Context) error {
 			return unlocked["PatchStatus, merge"](ctx, f.deploys, f.key, 1)
 		})

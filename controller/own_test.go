@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -207,7 +208,7 @@ func TestC10_EveryReconcileHasAReason(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out log
+				var out testkit.Buffer
 				var event string
 				r := newRig(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}, backoff, nil, func(*rig, context.Context, types.NamespacedName) (controller.Result, error) {
 					return controller.Result{}, test.err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -149,7 +150,7 @@ func TestC2_ANamespaceThatIsBeingDeleted(t *testing.T) {
 		returns := func(err error) func() (controller.Result, error) {
 			return func() (controller.Result, error) { return controller.Result{}, err }
 		}
-		var lines log
+		var lines testkit.Buffer
 		c, seen := settling(t, controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))},
 			returns(fmt.Errorf("make it: %w", refused)), returns(errors.Join(refused, refused)), returns(refused), returns(errors.Join(refused, errFlaky)))
 		stop := start(t, c)
@@ -171,7 +172,7 @@ func TestC2_ANamespaceThatIsBeingDeletedIsNotGivenUp(t *testing.T) {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("the namespace is being terminated"))
 		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		refuses := func() (controller.Result, error) { return controller.Result{}, refused }
-		var lines log
+		var lines testkit.Buffer
 		c, seen := settling(t, controller.Options{MaxAttempts: 2, Logger: slog.New(slog.NewTextHandler(&lines, nil))}, refuses, refuses, refuses, fails)
 		stop := start(t, c)
 		time.Sleep(10 * time.Minute)
@@ -214,7 +215,7 @@ func TestC3_RequeueAfterReplacesItsOwnTimer(t *testing.T) {
 
 func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		var seenOutcomes outcomes
 		invalid := func() (controller.Result, error) {
 			return controller.Result{RequeueAfter: time.Second}, fmt.Errorf("site: %w", controller.Terminal(errors.New("spec.port is 0")))

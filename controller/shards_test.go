@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
@@ -324,7 +325,7 @@ func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 // TestP4_TheWaitForAnOwnerIsBounded: then Stale names what is missing, in that owner's slots only.
 func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &log{}
+		out := &testkit.Buffer{}
 		r, all := newSharded(t, controller.Options{ReadYourWrites: time.Second, Logger: slog.New(slog.NewTextHandler(out, nil))})
 		r.start()
 		r.wantSeen("started", time.Second, "")
@@ -425,7 +426,7 @@ func TestShards_RememberedDeletionsAreBounded(t *testing.T) {
 // TestShards_AKeyWithoutASlotIsReported once, and is never reconciled.
 func TestShards_AKeyWithoutASlotIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &log{}
+		out := &testkit.Buffer{}
 		r, all := newSharded(t, controller.Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
 		r.put("x")
 		r.start()

@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -27,7 +28,7 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const says = `level=WARN msg="controller watches nothing`
 		for watching := range 2 {
-			var lines log
+			var lines testkit.Buffer
 			c := newController(noting(&calls{}), controller.Options{Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 			for range watching {
 				c.Watch(newSource("keys"))
@@ -46,7 +47,7 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 // only late.
 func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		cl, err := client.New(api.Config(), client.Options{})
 		ok(t, err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -44,7 +45,7 @@ func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var seenOutcomes outcomes
-		var lines log
+		var lines testkit.Buffer
 		var cause error
 		c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 			<-ctx.Done()
@@ -300,7 +301,7 @@ func TestC9_AContextEndsWithItsReconcile(t *testing.T) {
 // TestC8_TheLogNamesWhatDoesNotStop with its stack, a second after its context has ended.
 func TestC8_TheLogNamesWhatDoesNotStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		c := newController(func(_ context.Context, key string) (controller.Result, error) {
 			if key == "stubborn" {
 				time.Sleep(time.Minute)

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -245,7 +246,7 @@ func TestL9_IsBounded(t *testing.T) {
 	}{"by default": {0, 30 * time.Second}, "as told": {time.Second, time.Second}, "off": {-1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				out := &log{}
+				out := &testkit.Buffer{}
 				r, told := takingOver(t, controller.Options{ReadYourWrites: c.set, Logger: slog.New(slog.NewTextHandler(out, nil))})
 				r.api.Lag(time.Minute)
 				s := r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("s"), Data: map[string][]byte{"k": nil}})

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -203,7 +204,7 @@ func TestASourceThatFailsLaterEndsTheController(t *testing.T) {
 // reports that and the recovery, and a Reconcile can see what is stale.
 func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		var stale error
 		seen := &calls{began: time.Now()}
 		c := newController(func(ctx context.Context, key string) (controller.Result, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -50,7 +51,7 @@ func hang(d time.Duration) { time.Sleep(d) }
 // TestC9_ASlowReconcileIsReportedOnceWithItsStack after a minute, by the log and the hook.
 func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var lines log
+		var lines testkit.Buffer
 		s := &slows{began: time.Now()}
 		c := newController(func(_ context.Context, key string) (controller.Result, error) {
 			if key == "slow" {
@@ -318,7 +319,7 @@ func TestProgress(t *testing.T) {
 // TestC9_FewLinesOfManySlowReconciles: the hook gets each.
 func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		s := &slows{began: time.Now()}
 		c := newController(func(context.Context, string) (controller.Result, error) {
 			hang(2 * time.Second)
@@ -342,7 +343,7 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 // causes still logs each slow Reconcile.
 func TestC9_ASlowReconcileAmongManyCauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out testkit.Buffer
 		n := 0
 		c := newController(func(context.Context, string) (controller.Result, error) {
 			if n++; n < 500 {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -46,7 +46,7 @@ var _ = It("The API server is restored from a backup", func(ctx SpecContext) {
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	lines := &logLines{}
+	lines := &testkit.Buffer{}
 	restored := make(chan hook.Restored, 10)
 	mgr := manager.New(own.Config(), manager.Options{
 		Name: "copier", Logger: slog.New(slog.NewTextHandler(lines, nil)),
@@ -133,20 +133,3 @@ var _ = It("The API server is restored from a backup", func(ctx SpecContext) {
 	Expect(restored).NotTo(Receive())
 	Expect(strings.Count(lines.String(), "all kinds are listed again")).To(Equal(1), lines.String())
 }, NodeTimeout(5*time.Minute))
-
-type logLines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logLines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}

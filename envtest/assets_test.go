@@ -21,7 +21,7 @@ func fakeAsset(t *testing.T, name, script string) *assets {
 	t.Setenv("TMPDIR", t.TempDir())
 	dir := t.TempDir()
 	testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
-	return &assets{dir: dir, options: Options{Progress: &buffer{}}.withDefaults()}
+	return &assets{dir: dir, options: Options{Progress: &testkit.Buffer{}}.withDefaults()}
 }
 
 func fifo(t *testing.T) string {

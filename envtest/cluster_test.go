@@ -382,7 +382,7 @@ func TestStartFails(t *testing.T) {
 
 func TestOutput(t *testing.T) {
 	needProgram(t)
-	var out buffer
+	var out testkit.Buffer
 	c, err := Start(testContext(t), Options{Output: &out})
 	testkit.NoError(t, err)
 	testkit.NoError(t, c.Stop())

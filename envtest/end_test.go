@@ -98,7 +98,7 @@ func TestE5_KilledFamily(t *testing.T) {
 func TestE4_KilledChild(t *testing.T) {
 	needProgram(t)
 	ctx := testContext(t)
-	var progress buffer
+	var progress testkit.Buffer
 	c, err := Start(ctx, Options{Progress: &progress})
 	testkit.NoError(t, err)
 	server := c.plane.list()[1]

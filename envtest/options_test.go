@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestValidate(t *testing.T) {
@@ -39,7 +41,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestTail(t *testing.T) {
-	var out buffer
+	var out testkit.Buffer
 	last := &tail{prefix: "p: ", out: &out}
 	write := func(text string) {
 		if n, err := last.Write([]byte(text)); n != len(text) || err != nil {
@@ -76,7 +78,7 @@ func TestReportReader(t *testing.T) {
 
 // A build prints its cost beforehand. Without a terminal, a long build then prints progress lines.
 func TestGoOutput(t *testing.T) {
-	var out buffer
+	var out testkit.Buffer
 	report := &progressReport{out: &out}
 	report.begin("downloading", 0)
 	o := &tail{skips: report.took}

@@ -64,7 +64,7 @@ func cached(t *testing.T, cache string) []string {
 func TestE1_BuildOnce(t *testing.T) {
 	src, cache, log := fakeGo(t, builds)
 	ctx := t.Context()
-	var out buffer
+	var out testkit.Buffer
 	first, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
 	testkit.NoError(t, err)
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "building the control plane, Kubernetes "+KubernetesVersion) || !strings.Contains(got, cost) {
@@ -95,7 +95,7 @@ func TestE1_BuildOnce(t *testing.T) {
 func TestBuild_CachesReleasesBesideEachOther(t *testing.T) {
 	src, cache, log := fakeGo(t, builds)
 	for _, src.release = range releases() {
-		path, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}})
+		path, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
 		if err != nil || !strings.HasPrefix(filepath.Base(path), string(src.release)+"-go") {
 			t.Fatalf("%s: %s, %v", src.release, path, err)
 		}
@@ -152,7 +152,7 @@ func TestBuildWaitCancelled(t *testing.T) {
 	second, stopSecond := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { // this one builds until the pipe gets a writer
-		_, err := cachedProgram(first, cache, src, &progressReport{out: &buffer{}})
+		_, err := cachedProgram(first, cache, src, &progressReport{out: &testkit.Buffer{}})
 		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the build of the control plane was stopped") {
 			t.Errorf("the build: %v", err)
 		}
@@ -203,7 +203,7 @@ func TestBuildFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			src, cache, _ := fakeGo(t, test.script)
-			_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}})
+			_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
 			for _, part := range test.want {
 				if !strings.Contains(errorText(err), part) {
 					t.Errorf("%v\nwant it to say %q", err, part)
@@ -219,7 +219,7 @@ func TestBuildFails(t *testing.T) {
 func TestNoGo(t *testing.T) {
 	src, cache, _ := fakeGo(t, "")
 	t.Setenv("PATH", t.TempDir())
-	_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}})
+	_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
 	if !errors.Is(err, errNoGo) {
 		t.Errorf("without a go command: %v", err)
 	}
@@ -232,7 +232,7 @@ func TestBuildAfterKilled(t *testing.T) {
 	testkit.NoError(t, err)
 	name := fmt.Sprintf("%s-%s-%s-%s-%s.tmp", KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
 	testkit.NoError(t, os.Mkdir(filepath.Join(cache, name), 0o755))
-	if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &buffer{}}); err != nil {
+	if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}}); err != nil {
 		t.Fatal(err)
 	}
 	if files := cached(t, cache); len(files) != 1 || strings.HasSuffix(files[0], ".tmp") {
@@ -268,14 +268,14 @@ func TestProgramVariable(t *testing.T) {
 		filepath.Join(dir, "nobody"): "no such file",
 	} {
 		t.Setenv(programVariable, path)
-		_, err := Program(t.Context(), Options{Progress: &buffer{}})
+		_, err := Program(t.Context(), Options{Progress: &testkit.Buffer{}})
 		if text := errorText(err); !strings.Contains(text, programVariable+"="+path) || !strings.Contains(text, want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	testkit.NoError(t, os.Chmod(file, 0o755))
 	t.Setenv(programVariable, file)
-	if got, err := Program(t.Context(), Options{Progress: &buffer{}}); got != file || err != nil {
+	if got, err := Program(t.Context(), Options{Progress: &testkit.Buffer{}}); got != file || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }

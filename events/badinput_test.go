@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // unknown is a kind that no scheme knows.
@@ -81,7 +82,7 @@ func TestSend_Refusals(t *testing.T) {
 				stop := d.run()
 				for range 2 {
 					d.fail(configMap("a"), "broken")
-					pass(time.Hour)
+					testkit.Pass(time.Hour)
 				}
 				stop()
 				d.close()
@@ -107,11 +108,11 @@ func TestSend_TriesAreLimited(t *testing.T) {
 		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		stop := d.run()
 		d.fail(configMap("a"), "broken")
-		pass(2 * time.Minute)
+		testkit.Pass(2 * time.Minute)
 		if n := d.requests(); n != 7 {
 			t.Errorf("%d requests", n)
 		}
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		if n := d.requests(); n != 8 {
 			t.Errorf("%d requests", n)
 		}
@@ -136,12 +137,12 @@ func TestSend_RetryAfter(t *testing.T) {
 		stop := d.run()
 		defer stop()
 		d.fail(configMap("a"), "broken")
-		pass(29 * time.Second)
+		testkit.Pass(29 * time.Second)
 		if n := d.requests(); n != 1 {
 			t.Errorf("%d requests", n)
 		}
 		d.api.Intercept(nil)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if n := d.shown(); n != 1 {
 			t.Errorf("the Events count %d calls", n)
 		}

@@ -179,12 +179,6 @@ func bubble(t *testing.T, test func(t *testing.T, d *desk)) {
 	synctest.Test(t, func(t *testing.T) { test(t, newDesk(t)) })
 }
 
-// pass lets time pass and waits for everything that is due then.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // lossy is a transport that loses answers.
 type lossy struct {
 	http.RoundTripper

@@ -34,7 +34,7 @@ func TestEvent_IsStored(t *testing.T) {
 		stop := d.run()
 		began := time.Now()
 		d.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "CreatePage", "created %d%%", 100)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		all := d.list()
 		if len(all) != 1 {
@@ -77,17 +77,17 @@ func TestN1_RequestsForOneObject(t *testing.T) {
 					obj.ResourceVersion = strconv.Itoa(i)
 					d.fail(obj, note(i%notes))
 					if i%100 == 0 {
-						pass(10 * time.Millisecond)
+						testkit.Pass(10 * time.Millisecond)
 					}
 				}
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				if n := d.requests(); n > 27 {
 					t.Errorf("%d requests", n)
 				}
 				before := d.requests()
 				for range 60 {
 					d.fail(configMap("a"), note(0))
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 				}
 				if n := d.requests() - before; n > 12+2 || n < 10 {
 					t.Errorf("%d requests in an hour", n)
@@ -113,11 +113,11 @@ func TestN1_ANewReasonIsShownAtOnce(t *testing.T) {
 		stop := d.run()
 		for i := range 100 {
 			d.fail(configMap("a"), note(i))
-			pass(time.Millisecond)
+			testkit.Pass(time.Millisecond)
 		}
 		before := d.requests()
 		d.Eventf(d.ctx, configMap("a"), events.Normal, "Recovered", "Apply", "all is well")
-		pass(time.Millisecond)
+		testkit.Pass(time.Millisecond)
 		if n := d.requests() - before; n != 1 {
 			t.Errorf("%d requests", n)
 		}
@@ -133,11 +133,11 @@ func TestN1_LimitForAllObjects(t *testing.T) {
 			d.fail(configMap(strconv.Itoa(i)), "broken")
 		}
 		stop := d.run()
-		pass(10 * time.Millisecond)
+		testkit.Pass(10 * time.Millisecond)
 		if n := d.requests(); n != 100 {
 			t.Errorf("%d requests at once", n)
 		}
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		if n := d.requests(); n < 599 || n > 601 {
 			t.Errorf("%d requests in 10 seconds", n)
 		}
@@ -204,13 +204,13 @@ func TestN2_CountsAddUp(t *testing.T) {
 						d.fail(configMap("a"), note(random.IntN(3)))
 						calls++
 						if random.IntN(3) == 0 {
-							pass(time.Duration(random.IntN(2000)) * time.Millisecond)
+							testkit.Pass(time.Duration(random.IntN(2000)) * time.Millisecond)
 						}
 					}
 					stop()
 					d.close()
 					d.restart()
-					pass(time.Millisecond) // no two processes record at the same time
+					testkit.Pass(time.Millisecond) // no two processes record at the same time
 				}
 				broken = false
 				lost := 0
@@ -236,7 +236,7 @@ func TestN2_RestartContinuesTheSeries(t *testing.T) {
 			d.fail(configMap("a"), "broken")
 			d.close()
 			d.restart()
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 		}
 		all := d.list()
 		if len(all) != 1 || count(&all[0]) != 6 {
@@ -315,7 +315,7 @@ func TestN3_FlushIsLimitedByItsContext(t *testing.T) {
 		stop := d.run()
 		for range 3 {
 			d.fail(configMap("a"), "broken")
-			pass(time.Second)
+			testkit.Pass(time.Second)
 		}
 		for _, flush := range []func(context.Context) error{d.Flush, d.Close} {
 			ctx, cancel := context.WithTimeout(d.ctx, 3*time.Second)
@@ -389,11 +389,11 @@ func TestN4_AnEventOfALostTermIsDropped(t *testing.T) {
 		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		stop := d.run()
 		d.Eventf(inTerm, configMap("a"), events.Normal, "Created", "Create", "tried")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
 		d.Eventf(inTerm, configMap("b"), events.Normal, "Created", "Create", "not tried")
 		d.api.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		next := term.New(term.Token{Lease: "l"}, time.Now(), time.Hour)
 		defer next.End(nil)
 		d.Eventf(term.With(d.ctx, next), configMap("a"), events.Normal, "Created", "Create", "of the next term")
@@ -440,7 +440,7 @@ func TestN5_EventDoesNotWait(t *testing.T) {
 		stop := d.run()
 		obj := configMap("a")
 		d.fail(obj, "broken")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		began, requests := time.Now(), d.requests()
 		if n := testing.AllocsPerRun(1000, func() { d.Eventf(d.ctx, obj, events.Warning, "Failed", "Apply", "broken") }); n > 0 {
 			t.Errorf("%v allocations without arguments", n)

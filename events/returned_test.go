@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestN2_N4_EventsOfATermThatIsOver: they are stored if its work had returned, and dropped
@@ -25,7 +26,7 @@ func TestN2_N4_EventsOfATermThatIsOver(t *testing.T) {
 		"returned": {false, func(whole, _ *fence.Term) { whole.End(fence.ErrReturned) }, "", "recorded after the work of its term has returned"},
 		"lost":     {false, func(whole, _ *fence.Term) { whole.End(errors.New("lost")) }, lostTerm, lostTerm},
 		"lost, then returned": {false, func(whole, _ *fence.Term) {
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			whole.End(fence.ErrReturned)
 		}, lostTerm, lostTerm},
 		"a part returned": {true, func(_, part *fence.Term) { part.End(fence.ErrReturned) }, "", "recorded after the work of its term has returned"},
@@ -50,7 +51,7 @@ func TestN2_N4_EventsOfATermThatIsOver(t *testing.T) {
 				d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 				stop := d.run()
 				d.Eventf(under, configMap("a"), events.Normal, "Created", "Create", "in time")
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				stop()
 				test.end(whole, part)
 				d.api.Intercept(nil)
@@ -102,11 +103,11 @@ func TestN2_ARequestThatWaitsAtTheEndOfItsTerm(t *testing.T) {
 		d.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Hang() })
 		stop := d.run()
 		d.Eventf(fence.With(d.ctx, leading), configMap("a"), events.Normal, "Created", "Create", "waits")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		leading.End(fence.ErrReturned)
-		pass(0)
+		testkit.Pass(0)
 		d.api.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		d.close()
 		d.wantDropped(lostTerm, 0)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func neverLead(t *testing.T) func(context.Context, context.Context) error {
@@ -49,7 +50,7 @@ func TestStopWhileCampaigning(t *testing.T) {
 				a := newReplica(t, api, "a")
 				setUp(api, a)
 				stop, result := a.start(t, neverLead(t))
-				pass(seconds(7.5))
+				testkit.Pass(seconds(7.5))
 				began := time.Now()
 				stop()
 				ok(t, result())
@@ -128,7 +129,7 @@ func TestStopWhileAcquiringIsNotAnswered(t *testing.T) {
 			return nil, nil
 		})
 		stop, result := a.start(t, neverLead(t))
-		pass(seconds(0.5))
+		testkit.Pass(seconds(0.5))
 		began := time.Now()
 		stop()
 		ok(t, result())
@@ -145,7 +146,7 @@ func TestReleaseFailsSoon(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				stop, result := a.start(t, untilStopped)
-				pass(seconds(5.5))
+				testkit.Pass(seconds(5.5))
 				trouble(a)
 				began := time.Now()
 				stop()
@@ -164,20 +165,20 @@ func TestHandOverByRelease(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a, b := newReplica(t, api, "a"), newReplica(t, api, "b")
 		stopA, resultA := a.start(t, untilStopped)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var led time.Time
 		stopB, resultB := b.start(t, func(take, work context.Context) error {
 			led = time.Now()
 			return untilStopped(take, work)
 		})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if !led.IsZero() {
 			t.Error("both lead")
 		}
 		stopA()
 		ok(t, resultA())
 		released := time.Now()
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		if took := led.Sub(released); led.IsZero() || took > 5*time.Second {
 			t.Errorf("b leads %s after a's release, want at most a RetryPeriod with its jitter", took)
 		}
@@ -192,16 +193,16 @@ func TestHandOverByExpiry(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a, b := newReplica(t, api, "a"), newReplica(t, api, "b")
 		stopA, resultA := a.start(t, untilStopped)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var led time.Time
 		stopB, resultB := b.start(t, func(take, work context.Context) error {
 			led = time.Now()
 			return untilStopped(take, work)
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		a.cut()
 		renewed := lease(t, api).Spec.RenewTime.Time
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		// B reads every 2s to 4.4s.
 		if took := led.Sub(renewed); took < 15*time.Second || took > 24*time.Second {
 			t.Errorf("b leads %s after a's last renewal", took)

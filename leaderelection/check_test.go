@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -60,23 +61,23 @@ func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 			<-free
 			return nil
 		})
-		pass(seconds(5.5)) // renewed at 4
+		testkit.Pass(seconds(5.5)) // renewed at 4
 		unwell(t, a, "")
 		a.cut()
-		pass(seconds(30)) // lost at 16, over at 19
+		testkit.Pass(seconds(30)) // lost at 16, over at 19
 		unwell(t, a, "")
 		a.mend()
 		a.made()
-		pass(seconds(0.6))
+		testkit.Pass(seconds(0.6))
 		unwell(t, a, "the Lease default/operator was lost 20s ago, and the work under it has not stopped")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if made := a.made(); made != "" {
 			t.Errorf("while its work goes on, it makes %s", made)
 		}
 		close(free)
-		pass(0)
+		testkit.Pass(0)
 		unwell(t, a, "")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		unwell(t, a, "")
 		stop()
 		ok(t, result())
@@ -93,15 +94,15 @@ func TestCheckAfterRunHasReturned(t *testing.T) {
 		a := newReplica(t, api, "a")
 		free := make(chan struct{})
 		_, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		give(api, "b") // noticed at 6
 		if err := result(); err == nil {
 			t.Error("Run returned nil")
 		}
-		pass(time.Until(time.Now().Add(seconds(26.1)).Truncate(time.Second)))
+		testkit.Pass(time.Until(time.Now().Add(seconds(26.1)).Truncate(time.Second)))
 		unwell(t, a, "was lost")
 		close(free)
-		pass(0)
+		testkit.Pass(0)
 		unwell(t, a, "")
 	})
 }
@@ -116,9 +117,9 @@ func TestCheckOfAnElectorThatHangs(t *testing.T) {
 		})
 		stop, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
 		// The renewal, the loss and the grace time.
-		pass(2*time.Second + 12*time.Second + 5*time.Second)
+		testkit.Pass(2*time.Second + 12*time.Second + 5*time.Second)
 		unwell(t, a, "")
-		pass(time.Nanosecond)
+		testkit.Pass(time.Nanosecond)
 		unwell(t, a, "the Lease default/operator was lost 5s ago")
 		close(free)
 		stop()
@@ -136,7 +137,7 @@ func TestStandbysAreWell(t *testing.T) {
 		unwell(t, a, "")
 		a.cut()
 		stop, result := a.start(t, neverLead(t))
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		unwell(t, a, "")
 		stop()
 		ok(t, result())
@@ -164,14 +165,14 @@ func TestRenewalsAreTold(t *testing.T) {
 		}
 		a.line.Store(&slow)
 		stop, result := a.start(t, untilStopped)
-		pass(seconds(2.5)) // acquired with a read and a write, at 0.1; renewed at 2.1
+		testkit.Pass(seconds(2.5)) // acquired with a read and a write, at 0.1; renewed at 2.1
 		label(t, api)
-		pass(seconds(2)) // a refused write, a read and a write, at 4.1
+		testkit.Pass(seconds(2)) // a refused write, a read and a write, at 4.1
 		a.cut()
-		pass(seconds(2))
+		testkit.Pass(seconds(2))
 		give(api, "b")
 		a.mend()
-		pass(seconds(2))
+		testkit.Pass(seconds(2))
 		stop()
 		ok(t, result())
 		want := []struct {
@@ -208,7 +209,7 @@ func TestForbidden_AMemberOfAShardGroup(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx, untilStopped) }()
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		cancel()
 		ok(t, <-done)
 		const want = "to create, get, list, watch, update and delete leases, without resourceNames"
@@ -260,9 +261,9 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 				ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), log.logger()))
 				done := make(chan error, 1)
 				go func() { done <- a.Run(ctx, untilStopped) }()
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				granted.Store(true)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if h := holder(t, api); h != "a" {
 					t.Errorf("%q holds the Lease", h)
 				}

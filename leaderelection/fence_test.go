@@ -79,7 +79,7 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 			a.mend()
 			return nil
 		})
-		pass(3 * time.Minute)
+		testkit.Pass(3 * time.Minute)
 		stop()
 		ok(t, result())
 		if len(tokens) != 2 || tokens[0].Lease != tokens[1].Lease || tokens[0].ResourceVersion == tokens[1].ResourceVersion {
@@ -108,7 +108,7 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 			}
 			return nil
 		})
-		pass(seconds(8))
+		testkit.Pass(seconds(8))
 		stop()
 		ok(t, result())
 		synctest.Wait()
@@ -127,7 +127,7 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 			<-take.Done()
 			return create(work, h, "x")
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		released := 0
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if l := lease(t, api); isLease(r, "update") && term.FromContext(left).Trusted() != nil && *l.Spec.HolderIdentity == "a" {
@@ -169,7 +169,7 @@ func TestL2_TheTrustCountsFromWhenARenewalWasSent(t *testing.T) {
 			}
 			return untilStopped(take, work)
 		})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 	})

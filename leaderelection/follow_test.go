@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // standby is a replica that campaigns.
@@ -71,11 +72,11 @@ func TestL1_OnlyTheRecordThatWasTimedIsTaken(t *testing.T) {
 			}
 			return nil, nil
 		})
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		if renewed.IsZero() || !b.led.IsZero() || holder(t, api) != "a" {
 			t.Fatalf("renewed at %s; b leads since %s", renewed, b.led)
 		}
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		b.leadsAfter(t, renewed, 15*time.Second, jitter)
 	})
 }
@@ -128,9 +129,9 @@ func TestL1_WhatIsDoneByHandDoesNotShortenTheWait(t *testing.T) {
 					began := time.Now()
 					give(api, "a")
 					b := newStandby(t, api, "b")
-					pass(5 * time.Second)
+					testkit.Pass(5 * time.Second)
 					test.change(t, api)
-					pass(2 * time.Minute)
+					testkit.Pass(2 * time.Minute)
 					b.leadsAfter(t, began, test.wait, late)
 				})
 			})
@@ -147,7 +148,7 @@ func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
 				edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = &n })
 				began := time.Now()
 				b := newStandby(t, api, "b")
-				pass(10 * time.Minute)
+				testkit.Pass(10 * time.Minute)
 				if n < math.MaxInt32 {
 					b.leadsAfter(t, began, max(15, time.Duration(n))*time.Second, jitter)
 					return
@@ -167,9 +168,9 @@ func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		b := newStandby(t, api, "b")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if made := b.made(); made != "GET WATCH" {
 			t.Errorf("b has made %s", made)
 		}
@@ -196,15 +197,15 @@ func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var all []*standby
 		for _, name := range []string{"b", "c", "d"} {
 			all = append(all, newStandby(t, api, name))
 		}
-		pass(seconds(60))
+		testkit.Pass(seconds(60))
 		a.cut()
 		renewed := lease(t, api).Spec.RenewTime.Time
-		pass(30 * time.Second)
+		testkit.Pass(30 * time.Second)
 		led := 0
 		for _, s := range all {
 			if !s.led.IsZero() {
@@ -218,7 +219,7 @@ func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 			t.Errorf("%d lead", led)
 		}
 		a.mend()
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		a.want(t, "acquired operator", "lost operator", holder(t, api)+" leads operator")
 		for _, s := range append(all, a) {
 			s.stop()
@@ -251,7 +252,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				trouble := func(r *sim.Request) (*http.Response, error) {
 					if isLease(r, "watch") {
 						return answer(r)
@@ -260,7 +261,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 				}
 				api.Intercept(trouble)
 				b := newStandby(t, api, "b")
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				slow := seconds(2.4)
 				if name == "hung" {
 					slow += seconds(5) // the timeout
@@ -271,13 +272,13 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 				stopped := time.Now()
 				a.stop()
 				ok(t, a.result())
-				pass(10 * time.Second)
+				testkit.Pass(10 * time.Second)
 				if took := b.led.Sub(stopped); b.led.IsZero() || took > slow {
 					t.Errorf("b leads %s after the release", took)
 				}
 				api.Intercept(nil)
 				a.begin(t)
-				pass(2 * time.Minute)
+				testkit.Pass(2 * time.Minute)
 				if n := api.Watches(); n != 1 {
 					t.Errorf("%d watches are open", n)
 				}
@@ -285,7 +286,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 				api.CutWatches()
 				b.cut()
 				renewed := lease(t, api).Spec.RenewTime.Time
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if took := a.led.Sub(renewed); took < seconds(15) || took > seconds(15)+2*slow {
 					t.Errorf("a leads %s after the last renewal of b", took)
 				}
@@ -303,7 +304,7 @@ func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "watch") {
 				return r.SendAndHang("")
@@ -311,16 +312,16 @@ func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 			return nil, nil
 		})
 		b := newStandby(t, api, "b")
-		pass(seconds(30))
+		testkit.Pass(seconds(30))
 		if made := b.made(); made != "GET WATCH PUT GET WATCH" {
 			t.Errorf("b has made %s", made)
 		}
 		api.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.stop()
 		ok(t, a.result())
 		released := time.Now()
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		b.leadsAfter(t, released, 0, 0)
 	})
 }
@@ -332,7 +333,7 @@ func TestL1_ANamesakeIsARival(t *testing.T) {
 		began := time.Now()
 		giveAt(api, "a", time.Now().Add(-time.Minute))
 		a := newStandby(t, api, "a")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.leadsAfter(t, began, 15*time.Second, jitter)
 	})
 }
@@ -360,7 +361,7 @@ func TestL1_AnAcquisitionThatWasNotAnsweredIsOurs(t *testing.T) {
 				began := time.Now()
 				s := &standby{replica: a}
 				s.begin(t)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				s.leadsAfter(t, began, want, seconds(0.4))
 			})
 		})
@@ -386,7 +387,7 @@ func TestRetryAfter(t *testing.T) {
 					})
 					began := time.Now()
 					a := newStandby(t, api, "a")
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					times := time.Duration(1)
 					if verb == "get" {
 						times = 2
@@ -408,7 +409,7 @@ func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseTransitions, s.Strategy = &before, &strategy })
 			label(t, api)
 			a := newStandby(t, api, "a")
-			pass(seconds(5))
+			testkit.Pass(seconds(5))
 			l := lease(t, api)
 			if n := l.Spec.LeaseTransitions; n == nil || *n != want || l.Labels["at"] == "" || *l.Spec.Strategy != strategy {
 				t.Errorf("of %d the Lease has made %+v %+v", before, l.Labels, l.Spec)
@@ -436,7 +437,7 @@ func TestEachFactIsOneLine(t *testing.T) {
 			}
 			return nil, nil
 		})
-		pass(seconds(1))
+		testkit.Pass(seconds(1))
 		b := newReplica(t, api, "b")
 		log := &bytes.Buffer{}
 		noTime := func(_ []string, a slog.Attr) slog.Attr {
@@ -449,18 +450,18 @@ func TestEachFactIsOneLine(t *testing.T) {
 		ctx, stop := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), logger))
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx, untilStopped) }()
-		pass(5 * time.Minute)
+		testkit.Pass(5 * time.Minute)
 		b.cut()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		b.mend()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.stop()
 		ok(t, a.result())
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		b.cut()
-		pass(seconds(10))
+		testkit.Pass(seconds(10))
 		b.mend()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, <-done)
 		const want = `level=WARN msg="the lease cannot be watched, so it is polled: a takeover takes longer" lease=default/operator every=2s

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -36,7 +37,7 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 				defer func() { ended = time.Now() }()
 				return untilStopped(take, work)
 			})
-			pass(seconds(3))
+			testkit.Pass(seconds(3))
 			a.line.Store(&conflict)
 			if stops {
 				stop()
@@ -45,12 +46,12 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 				return
 			}
 			b := newStandby(t, api, "b")
-			pass(seconds(11))
+			testkit.Pass(seconds(11))
 			a.want(t, "acquired operator", "lost operator") // 12 s after the last stored one
 			if took := ended.Sub(began); took != seconds(14) {
 				t.Errorf("the term ends after %s", took)
 			}
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			b.leadsAfter(t, began.Add(seconds(3)), seconds(15), jitter)
 			stop()
 			ok(t, result())
@@ -92,7 +93,7 @@ func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 						}
 						return untilStopped(take, work)
 					})
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					stop()
 					ok(t, result())
 				})
@@ -122,7 +123,7 @@ func TestL6_OtherLeasesAreNoNews(t *testing.T) {
 				`{"namespace":"kube-node-lease","name":"node","uid":"u","resourceVersion":"%d"},"spec":{"holderIdentity":"node"}}}`, time.Now().Unix()))
 		})
 		a := newStandby(t, api, "a")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.leadsAfter(t, began, seconds(15), jitter+seconds(2.4)) // it polls
 	})
 }
@@ -133,14 +134,14 @@ func TestL1_OurOwnRecordPutBackDoesNotShortenTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		ours := lease(t, api).Spec
 		give(api, "b")
-		pass(seconds(1)) // at the renewal a sees it
+		testkit.Pass(seconds(1)) // at the renewal a sees it
 		seen := time.Now()
-		pass(seconds(2))
+		testkit.Pass(seconds(2))
 		put(api, ours)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.leadsAfter(t, seen, seconds(15), jitter)
 	})
 }
@@ -177,7 +178,7 @@ func TestL9_AStampThatIsRefusedDoesNotKeepTheLease(t *testing.T) {
 						a := newHost(t, h.api, "a")
 						a.line.Store(&fussy)
 						stop, ended := a.start(t, write)
-						pass(seconds(5))
+						testkit.Pass(seconds(5))
 						stop()
 						<-ended
 						a.result()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -78,20 +79,20 @@ func TestL5_ALossDoesNotWaitForARequest(t *testing.T) {
 			}
 			return nil
 		})
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		free := a.deafen(every)
 		defer free()
 		b := newReplica(t, api, "b")
 		stopB, resultB := b.start(t, untilStopped)
-		pass(seconds(8)) // the renewal at 4 s was the first that hung
+		testkit.Pass(seconds(8)) // the renewal at 4 s was the first that hung
 		a.want(t, "campaigning", "acquired operator", "trouble")
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		a.want(t, "campaigning", "acquired operator", "trouble", "lost operator")
 		if ended != seconds(14) {
 			t.Errorf("the work ends after %s, want 14s", ended)
 		}
 		ok(t, a.Check(nil))
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		b.want(t, "a leads operator", "acquired operator")
 		if err := a.Check(nil); err == nil || !strings.Contains(err.Error(), "a request for the Lease default/operator has not returned since") {
 			t.Errorf("Check returns %v", err)
@@ -100,11 +101,11 @@ func TestL5_ALossDoesNotWaitForARequest(t *testing.T) {
 			t.Errorf("%d requests were made, want no more while some have not returned", n)
 		}
 		free()
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		ok(t, a.Check(nil))
 		stopB()
 		ok(t, resultB())
-		pass(seconds(1))
+		testkit.Pass(seconds(1))
 		a.want(t, "campaigning", "acquired operator", "trouble", "lost operator", "campaigning", "b leads operator", "no trouble", "acquired operator")
 		stop()
 		ok(t, result())
@@ -117,18 +118,18 @@ func TestL5_OneRequestThatHangsCostsNoTerm(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, untilStopped)
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		var once sync.Once
 		free := a.deafen(func(*http.Request) (first bool) {
 			once.Do(func() { first = true })
 			return first
 		})
 		defer free()
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		a.want(t, "acquired operator")
 		ok(t, a.Check(nil))
 		free()
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		stop()
 		ok(t, result())
 		a.want(t, "acquired operator", "released operator: false")
@@ -153,12 +154,12 @@ func TestL1_AnAnswerThatNothingWaitsForWinsNothing(t *testing.T) {
 				}
 				return untilStopped(take, work)
 			})
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			if err := a.Check(nil); err == nil {
 				t.Error("Check passes although no write has returned")
 			}
 			free()
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			if who := holder(t, api); who != "a" {
 				t.Errorf("%q leads", who)
 			}
@@ -175,7 +176,7 @@ func TestL4_AReleaseThatHangsEndsRun(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, untilStopped)
-		pass(seconds(1))
+		testkit.Pass(seconds(1))
 		free := a.deafen(every)
 		defer free()
 		began := time.Now()
@@ -192,9 +193,9 @@ func TestL4_AReleaseThatHangsEndsRun(t *testing.T) {
 		a.want(t, "acquired operator", "released operator: true")
 		b := newReplica(t, api, "b")
 		stopB, resultB := b.start(t, untilStopped)
-		pass(seconds(20))
+		testkit.Pass(seconds(20))
 		free()
-		pass(seconds(1))
+		testkit.Pass(seconds(1))
 		b.want(t, "a leads operator", "acquired operator")
 		if who := holder(t, api); who != "b" {
 			t.Errorf("%q holds the Lease", who)
@@ -219,7 +220,7 @@ func TestM1_AStandbyWhoseRequestHangsStops(t *testing.T) {
 				free := a.deafen(of)
 				defer free()
 				stop, result := a.start(t, untilStopped)
-				pass(seconds(15.5))
+				testkit.Pass(seconds(15.5))
 				began := time.Now()
 				stop()
 				err := result()
@@ -279,7 +280,7 @@ func TestL6_AWatchThatDoesNotEndDelaysNoTakeover(t *testing.T) {
 			}
 			a.line.Store(&deaf)
 			a.begin(t)
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			ok(t, a.Check(nil))
 			close(free)
 			synctest.Wait()
@@ -295,16 +296,16 @@ func TestL5_Observe_ALossDoesNotWaitForARequest(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newHost(t, api, "a")
 		_, ended := a.start(t, untilStopped)
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		free := a.deafen(every)
 		defer free()
-		pass(seconds(11.5))
+		testkit.Pass(seconds(11.5))
 		a.want(t, "acquired operator", "lost operator")
-		pass(seconds(10)) // client-go tries to release the Lease
+		testkit.Pass(seconds(10)) // client-go tries to release the Lease
 		if !done(ended) {
 			t.Error("client-go's elector waits for the request")
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if err := a.Check(nil); err == nil || !strings.Contains(err.Error(), "a request for the Lease default/operator has not returned since") {
 			t.Errorf("Check returns %v", err)
 		}
@@ -327,7 +328,7 @@ func TestL5_TheLossIsReportedWhileAHookIsSlow(t *testing.T) {
 		ctx, stop := context.WithCancel(logr.NewContext(t.Context(), logr.Discard()))
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx, untilStopped) }()
-		pass(seconds(14)) // the renewal at 2 s was the last one
+		testkit.Pass(seconds(14)) // the renewal at 2 s was the last one
 		a.want(t, "acquired operator", "lost operator")
 		stop()
 		close(free)

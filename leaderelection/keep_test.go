@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -26,11 +27,11 @@ import (
 func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStandby(t, sim.NewServer(sim.Leases), "a")
-		pass(seconds(1))
+		testkit.Pass(seconds(1))
 		if made := a.made(); made != "GET POST" {
 			t.Errorf("to acquire it has made %s", made)
 		}
-		pass(seconds(60))
+		testkit.Pass(seconds(60))
 		if made := a.made(); made != strings.TrimSpace(strings.Repeat("PUT ", 30)) {
 			t.Errorf("in a minute it has made %s", made)
 		}
@@ -79,10 +80,10 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 					}
 					return nil
 				})
-				pass(seconds(61))
+				testkit.Pass(seconds(61))
 				test.change(t, api)
 				changed := time.Now()
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if took := lost.Sub(changed); lost.IsZero() || took > seconds(2) {
 					t.Errorf("lost after %s", took)
 				}
@@ -114,10 +115,10 @@ func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
-				pass(seconds(61))
+				testkit.Pass(seconds(61))
 				change(t, api)
 				a.made()
-				pass(seconds(2))
+				testkit.Pass(seconds(2))
 				if made := a.made(); made != "PUT GET PUT" {
 					t.Errorf("it has made %s", made)
 				}
@@ -149,7 +150,7 @@ func TestL5_TroubleThatPassesDoesNotCostTheTerm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
-				pass(seconds(61))
+				testkit.Pass(seconds(61))
 				n, began := 0, time.Now()
 				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					trouble := time.Since(began) < seconds(8) && !strings.HasPrefix(name, "hung") || n == 0
@@ -159,7 +160,7 @@ func TestL5_TroubleThatPassesDoesNotCostTheTerm(t *testing.T) {
 					}
 					return nil, nil
 				})
-				pass(seconds(20))
+				testkit.Pass(seconds(20))
 				if most := map[string]int{"429, 4 s": 3, "429, 1 h": 3, "409": 25}[name]; most != 0 && n > most || n > 25 {
 					t.Errorf("%d requests in 8 s", n)
 				}
@@ -186,7 +187,7 @@ func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		pass(seconds(61))
+		testkit.Pass(seconds(61))
 		deaf := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
 			if req.Method == http.MethodPut && err == nil && answer.StatusCode == http.StatusOK {
@@ -196,12 +197,12 @@ func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 		}
 		a.line.Store(&deaf)
 		a.made()
-		pass(seconds(6))
+		testkit.Pass(seconds(6))
 		if made := a.made(); made != "PUT PUT GET PUT PUT GET PUT" {
 			t.Errorf("it has made %s", made)
 		}
 		a.mend()
-		pass(seconds(2))
+		testkit.Pass(seconds(2))
 		if made := a.made(); made != "PUT GET PUT" {
 			t.Errorf("it has made %s", made)
 		}
@@ -219,7 +220,7 @@ func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 		a := newReplica(t, api, "a")
 		jump := leaderelection.Suspend(a.Elector)
 		stop, result := a.start(t, untilStopped)
-		pass(seconds(61))
+		testkit.Pass(seconds(61))
 		suspended := sync.OnceFunc(func() { jump(seconds(20)) })
 		late := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
@@ -229,7 +230,7 @@ func TestL5_ARenewalThatIsAnsweredTooLateEndsTheWork(t *testing.T) {
 			return answer, err
 		}
 		a.line.Store(&late)
-		pass(seconds(30))
+		testkit.Pass(seconds(30))
 		stop()
 		ok(t, result())
 		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
@@ -261,11 +262,11 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 			}
 			return nil
 		})
-		pass(seconds(61))
+		testkit.Pass(seconds(61))
 		slept.Store(int64(time.Hour))
 		a.made()
 		woke := time.Now()
-		pass(seconds(10))
+		testkit.Pass(seconds(10))
 		if took := lost.Sub(woke); lost.IsZero() || took > seconds(2) {
 			t.Errorf("lost %s after it woke", took)
 		}
@@ -292,9 +293,9 @@ func TestL1_AWallClockThatIsSetDoesNotShortenTheWait(t *testing.T) {
 			return time.Now().Round(0)
 		})
 		b.begin(t)
-		pass(seconds(6))
+		testkit.Pass(seconds(6))
 		api.CutWatches() // so that it reads again
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		b.leadsAfter(t, began, seconds(15), jitter)
 	})
 }
@@ -305,12 +306,12 @@ func TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newStandby(t, api, "a")
-		pass(seconds(61))
+		testkit.Pass(seconds(61))
 		a.cut()
-		pass(seconds(13))
+		testkit.Pass(seconds(13))
 		first := a.led
 		a.mend()
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		if a.led.Equal(first) {
 			t.Error("it does not lead again")
 		}

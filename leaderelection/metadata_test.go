@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -65,7 +66,7 @@ func TestMetadata(t *testing.T) {
 		if made := a.made(); made != "GET PUT PUT" {
 			t.Errorf("the start takes %s", made)
 		}
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		want("renewed", map[string]string{"other": "2", "term": acquired, "at": at(4 * time.Second)})
 		if made := a.made(); made != "PUT PUT" {
 			t.Errorf("5 s take %s", made)
@@ -84,7 +85,7 @@ func TestL5_MetadataThatOthersWriteCostsNoTerm(t *testing.T) {
 		a := newReplica(t, api, "a", described)
 		stop, result := a.start(t, untilStopped)
 		for range 30 {
-			pass(2 * time.Second)
+			testkit.Pass(2 * time.Second)
 			if l := lease(t, api); l.Labels["group"] != "web" || l.Annotations["term"] == "" || l.Annotations["at"] == "" {
 				t.Errorf("the Lease has the labels %v and the annotations %v", l.Labels, l.Annotations)
 			}
@@ -93,7 +94,7 @@ func TestL5_MetadataThatOthersWriteCostsNoTerm(t *testing.T) {
 			})
 		}
 		a.want(t, "acquired operator")
-		pass(2 * time.Second)
+		testkit.Pass(2 * time.Second)
 		if l := lease(t, api); l.Annotations["other"] == "" {
 			t.Errorf("the annotations of another writer are gone: %v", l.Annotations)
 		}

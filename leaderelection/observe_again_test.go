@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -35,11 +36,11 @@ func TestObserve_AnElectorThatBeginsAnewLeadsAgain(t *testing.T) {
 					return nil
 				}
 				stop, ended := h.start(t, lead)
-				pass(seconds(3))
+				testkit.Pass(seconds(3))
 				stop()
 				<-ended
 				stop, ended = h.start(t, lead)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if len(terms) != 2 || terms[1].Trusted() != nil || holder(t, api) != "a" {
 					t.Errorf("it led %d times, and %q holds the Lease", len(terms), holder(t, api))
 				}
@@ -58,20 +59,20 @@ func TestL1_Observe_ANamesakeIsARival(t *testing.T) {
 		a, b := newHost(t, api, "same"), newHost(t, api, "same")
 		a.keeps = true
 		stop, ended := a.start(t, untilStopped)
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		var led time.Time
 		stopB, endedB := b.start(t, func(take, work context.Context) error {
 			led = time.Now()
 			return untilStopped(take, work)
 		})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if !led.IsZero() {
 			t.Error("the second leads while the first does")
 		}
 		stop()
 		<-ended
 		last := lease(t, api).Spec.RenewTime.Time
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		// client-go polls.
 		if took := led.Sub(last); took < seconds(15) || took > seconds(15+2*4.4) {
 			t.Errorf("the second leads %s after the last renewal of the first", took)

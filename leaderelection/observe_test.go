@@ -150,18 +150,18 @@ func TestL2_Observe_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 			h.note("returns")
 			return take.Err()
 		})
-		pass(2*time.Minute + time.Second)
+		testkit.Pass(2*time.Minute + time.Second)
 		sent := lease(t, api).Spec.RenewTime.Time
 		if got := leading.Until().Sub(sent); got.Round(time.Millisecond) != seconds(13.5) || time.Since(sent) > seconds(4) {
 			t.Errorf("it is trusted until %s after a renewal was sent, %s ago", got, time.Since(sent))
 		}
 		unwell(t, h, "")
 		stop()
-		pass(seconds(4.9))
+		testkit.Pass(seconds(4.9))
 		if holder(t, api) != "a" || done(ended) {
 			t.Error("the Lease is released while something leads")
 		}
-		pass(seconds(3))
+		testkit.Pass(seconds(3))
 		if holder(t, api) != "" || !done(ended) || leading.Trusted() == nil {
 			t.Error("the Lease is not released, or the term has not ended")
 		}
@@ -185,18 +185,18 @@ func TestL3_Observe_AReleaseWaitsForAll(t *testing.T) {
 			<-free
 			return context.Cause(work)
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		sent := lease(t, api).Spec.RenewTime.Time
 		stop()
-		pass(seconds(9.9))
+		testkit.Pass(seconds(9.9))
 		if done(ended) {
 			t.Error("the elector has returned although something leads")
 		}
-		pass(seconds(0.1))
+		testkit.Pass(seconds(0.1))
 		if !done(ended) || holder(t, api) != "a" {
 			t.Errorf("the elector has returned: %t; %q holds the Lease", done(ended), holder(t, api))
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if took := lost.Sub(sent); took.Round(time.Millisecond) != seconds(12) {
 			t.Errorf("the work was cancelled %s after the last renewal", took)
 		}
@@ -225,7 +225,7 @@ func TestL4_Observe_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				h := newHost(t, api, "a")
 				stop, ended := h.start(t, untilStopped)
-				pass(seconds(5.5))
+				testkit.Pass(seconds(5.5))
 				c.change(t, api)
 				stop()
 				<-ended
@@ -251,7 +251,7 @@ func TestObserve_TheElectorsLeaseIsShorter(t *testing.T) {
 				h := newHost(t, sim.NewServer(sim.Leases), "a")
 				h.lasts = lasts
 				stop, ended := h.start(t, untilStopped)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				stop()
 				<-ended
 				h.result()
@@ -288,16 +288,16 @@ func TestL5_Observe_TheTermIsLost(t *testing.T) {
 		}
 		give, ended := h.start(t, lead)
 		defer give()
-		pass(seconds(30))
+		testkit.Pass(seconds(30))
 		h.cut()
 		sent := lease(t, api).Spec.RenewTime.Time
 		// client-go's elector will try for some seconds more.
-		pass(time.Until(sent.Add(seconds(13))))
+		testkit.Pass(time.Until(sent.Add(seconds(13))))
 		h.mend()
 		if done(ended) {
 			t.Fatal("the elector has given up before")
 		}
-		pass(seconds(30))
+		testkit.Pass(seconds(30))
 		if took := lost.Sub(sent); took.Round(time.Millisecond) != seconds(12) || fenced == nil {
 			t.Errorf("lost %s after the last renewal was sent; the fence says %v", took, fenced)
 		}
@@ -308,12 +308,12 @@ func TestL5_Observe_TheTermIsLost(t *testing.T) {
 			t.Errorf("Lead returned %v", errs)
 		}
 		stop, _ := h.start(t, untilStopped) // once more
-		pass(seconds(30))
+		testkit.Pass(seconds(30))
 		if holder(t, api) != "a" {
 			t.Errorf("%q holds the Lease", holder(t, api))
 		}
 		stop()
-		pass(seconds(30))
+		testkit.Pass(seconds(30))
 		h.result()
 		h.want(t, "acquired operator", "lost operator", "released operator: false", "acquired operator", "released operator: false")
 	})
@@ -339,9 +339,9 @@ func TestL7_Observe_TheTermEndsAtOnce(t *testing.T) {
 					lost, fenced = time.Now(), term.FromContext(work).Trusted()
 					return nil
 				})
-				pass(seconds(5.5))
+				testkit.Pass(seconds(5.5))
 				change(t, api)
-				pass(seconds(0.6))
+				testkit.Pass(seconds(0.6))
 				if lost.IsZero() || !errors.Is(fenced, leaderelection.ErrLost) {
 					t.Errorf("lost at %s, the fence says %v", lost, fenced)
 				}
@@ -349,7 +349,7 @@ func TestL7_Observe_TheTermEndsAtOnce(t *testing.T) {
 					t.Error("the elector has given up before")
 				}
 				writes := api.Count("update", sim.Leases) + api.Count("create", sim.Leases)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if now := api.Count("update", sim.Leases) + api.Count("create", sim.Leases); now != writes || !done(ended) {
 					t.Errorf("the elector has written %d times more, and has given up: %t", now-writes, done(ended))
 				}
@@ -373,9 +373,9 @@ func TestObserve_AMachineThatSlept(t *testing.T) {
 			return time.Now().Round(0)
 		})
 		stop, ended := h.start(t, func(_, work context.Context) error { <-work.Done(); return nil })
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		slept.Store(true)
-		pass(seconds(0.6))
+		testkit.Pass(seconds(0.6))
 		stop()
 		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) {
 			t.Errorf("Lead returned %v", errs)
@@ -401,13 +401,13 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		}
 		a := newHost(t, all.api, "a")
 		stopA, _ := a.start(t, writes("one"))
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		b := newReplica(t, all.api, "b")
 		stopB, resultB := b.start(t, writes("two"))
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		got := []string{<-inherited}
 		stopA()
-		pass(0)
+		testkit.Pass(0)
 		got = append(got, <-inherited)
 		if l := lease(t, all.api); l.Annotations[leaderelection.WrittenAnnotation] != "" {
 			t.Errorf("the Lease has %v", l.Annotations)
@@ -416,7 +416,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		stopC, endedC := c.start(t, writes("three"))
 		stopB()
 		ok(t, resultB())
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		got = append(got, <-inherited)
 		stopC()
 		<-endedC
@@ -425,7 +425,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		}
 		d := newReplica(t, all.api, "d")
 		stopD, resultD := d.start(t, writes("four"))
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		stopD()
 		ok(t, resultD())
 		if got := <-inherited; got != "from c: configmaps 11 configmaps 14" {
@@ -446,7 +446,7 @@ func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
 			t.Errorf("before: %v", err)
 		}
 		stop, ended := h.start(t, untilStopped)
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		ok(t, h.Lead(stopped, never))
 		boom := errors.New("boom")
 		if err := h.Lead(t.Context(), func(context.Context, context.Context) error { return boom }); !errors.Is(err, boom) {
@@ -468,13 +468,13 @@ func TestObserve_AHostThatDoesNotRelease(t *testing.T) {
 		h := newHost(t, sim.NewServer(sim.Leases), "a")
 		h.keeps = true
 		stop, ended := h.start(t, untilStopped)
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		stop()
 		<-ended
 		for _, err := range h.result() {
 			ok(t, err)
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		h.want(t, "acquired operator")
 		unwell(t, h, "")
 	})
@@ -489,7 +489,7 @@ func TestObserve_ALockWithoutItsClient(t *testing.T) {
 		ok(t, err)
 		h.lock.Client = leases
 		stop, ended := h.start(t, untilStopped)
-		pass(seconds(5))
+		testkit.Pass(seconds(5))
 		stop()
 		<-ended
 		led := h.result()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -100,7 +101,7 @@ func TestDefaults(t *testing.T) {
 		for range 2 {
 			e := newReplica(t, api, "")
 			stop, result := e.start(t, untilStopped)
-			pass(20 * time.Second)
+			testkit.Pass(20 * time.Second)
 			holders[holder(t, api)] = true
 			if l := lease(t, api); *l.Spec.LeaseDurationSeconds != 15 {
 				t.Errorf("the Lease is for %ds", *l.Spec.LeaseDurationSeconds)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -85,9 +86,9 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newTheirs(api)
 				stop := a.start(t, "a", true)
-				pass(seconds(1))
+				testkit.Pass(seconds(1))
 				b := newStandby(t, api, "b")
-				pass(seconds(60))
+				testkit.Pass(seconds(60))
 				if a.led.Load() == nil || !b.led.IsZero() {
 					t.Fatal("not client-go leads")
 				}
@@ -98,7 +99,7 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 					stop()
 					from, late = time.Now(), 0
 				}
-				pass(seconds(30))
+				testkit.Pass(seconds(30))
 				b.leadsAfter(t, from, 0, late)
 				stop()
 			})
@@ -107,10 +108,10 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newStandby(t, api, "a")
-				pass(seconds(1))
+				testkit.Pass(seconds(1))
 				b := newTheirs(api)
 				stop := b.start(t, "b", true)
-				pass(10 * time.Minute)
+				testkit.Pass(10 * time.Minute)
 				if b.led.Load() != nil || a.led.IsZero() {
 					t.Fatal("not we lead")
 				}
@@ -122,7 +123,7 @@ func TestL7_ClientGoAndWeHandOverToEachOther(t *testing.T) {
 					ok(t, a.result())
 					from, soonest, latest = time.Now(), 0, seconds(4.4)
 				}
-				pass(seconds(30))
+				testkit.Pass(seconds(30))
 				if led := b.led.Load(); led == nil || led.Sub(from) < soonest || led.Sub(from) > latest {
 					t.Errorf("client-go leads since %v, want %s to %s after %s", led, soonest, latest, from)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestL5_ASlowAnswerDoesNotLengthenTheTerm: rivals count from when the Lease was written, not from
@@ -28,7 +29,7 @@ func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 			ended = true
 			return nil
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		slow := func(req *http.Request) (*http.Response, error) {
 			answer, err := api.RoundTrip(req)
 			time.Sleep(seconds(4.5))
@@ -36,7 +37,7 @@ func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 			return answer, err
 		}
 		a.line.Store(&slow)
-		pass(seconds(20))
+		testkit.Pass(seconds(20))
 		if !ended {
 			t.Error("the term goes on")
 		}

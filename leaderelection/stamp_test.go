@@ -109,7 +109,7 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 		}
 		updates := h.api.Count("update", sim.Leases)
 		released := lease(t, h.api)
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		got := h.lead("b", nothing)
 		if updates != 1 {
 			t.Errorf("it took %d updates to release", updates)
@@ -138,9 +138,9 @@ func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 			after := lease(t, h.api)
 			after.Annotations = l.Annotations
 			h.api.Put(sim.Leases, after)
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 		}, "nothing"},
-		"client-go led meanwhile": {func(t *testing.T, h *heirs) { clientgoLeads(t, h.api); pass(time.Minute) }, "nothing"},
+		"client-go led meanwhile": {func(t *testing.T, h *heirs) { clientgoLeads(t, h.api); testkit.Pass(time.Minute) }, "nothing"},
 		"deleted":                 {func(_ *testing.T, h *heirs) { h.api.Remove(sim.Leases, "default", "operator") }, "nothing"},
 		"garbage":                 {func(t *testing.T, h *heirs) { annotate(t, h.api, "{") }, "from : unknown 1"},
 		"too long":                {func(t *testing.T, h *heirs) { annotate(t, h.api, strings.Repeat(" ", 100_000)) }, "from : unknown 1"},

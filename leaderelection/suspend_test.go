@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -53,16 +54,16 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 					<-wakes
 					return stops(work)
 				})
-				pass(seconds(5.5))
+				testkit.Pass(seconds(5.5))
 				jump(time.Hour)
 				give(api, "b")
 				close(wakes)
-				pass(seconds(10))
+				testkit.Pass(seconds(10))
 				unwell(t, a, "")
 				if n := terms.Load(); n != 1 {
 					t.Errorf("it leads %d times while b does", n)
 				}
-				pass(time.Minute) // b is gone
+				testkit.Pass(time.Minute) // b is gone
 				if h := holder(t, api); terms.Load() != 2 || h != "a" {
 					t.Errorf("it has led %d times, and %q holds the Lease", terms.Load(), h)
 				}
@@ -87,7 +88,7 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 			<-free
 			return nil
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		jump(time.Hour)
 		err := result()
 		if took := time.Since(<-lost); err == nil || !strings.Contains(err.Error(), "was lost") || took != seconds(3) {
@@ -96,9 +97,9 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 		if err := a.Run(t.Context(), neverLead(t)); err == nil || !strings.Contains(err.Error(), "has not stopped") {
 			t.Errorf("Run was called again and returned %v", err)
 		}
-		pass(seconds(17))
+		testkit.Pass(seconds(17))
 		unwell(t, a, "")
-		pass(seconds(0.1))
+		testkit.Pass(seconds(0.1))
 		unwell(t, a, "was lost 20s ago")
 		close(free)
 	})
@@ -115,19 +116,19 @@ func TestL5_Observe_AHostThatWasSuspendedStandsBy(t *testing.T) {
 			time.Sleep(seconds(19))
 			return term.FromContext(work).Trusted()
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		jump(time.Hour)
 		unwell(t, h, "")
 		give(api, "b")
-		pass(seconds(19))
+		testkit.Pass(seconds(19))
 		unwell(t, h, "")
-		pass(seconds(2))
+		testkit.Pass(seconds(2))
 		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) || !done(ended) || holder(t, api) != "b" {
 			t.Errorf("Lead returned %v, the elector has: %t, and %q holds the Lease", errs, done(ended), holder(t, api))
 		}
 		stop()
 		stop, ended = h.start(t, untilStopped)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if holder(t, api) != "a" {
 			t.Errorf("%q holds the Lease", holder(t, api))
 		}
@@ -146,7 +147,7 @@ func TestL5_WorkThatHasStoppedEndsNothing(t *testing.T) {
 				o.Hook = hook.Join(o.Hook, hook.On(func(*hook.LeaseRenewal) { once.Do(func() { time.Sleep(seconds(30)) }) }))
 			})
 			stop, result := a.start(t, untilStopped)
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			stop()
 			ok(t, result())
 			a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")

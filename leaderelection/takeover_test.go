@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -28,13 +29,13 @@ func TestTookOver(t *testing.T) {
 		"crash": {func(api *sim.Server) { give(api, "a") }, func(*testing.T, *sim.Server) {}, []string{"operator from a: 15s"}},
 		"release": {func(api *sim.Server) { give(api, "a") }, func(t *testing.T, api *sim.Server) {
 			give(api, "a2")
-			pass(time.Second)
+			testkit.Pass(time.Second)
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { *s.HolderIdentity, *s.LeaseDurationSeconds = "", 1 })
 		}, []string{"operator from a2: 0s"}},
 		"no holder": {func(*sim.Server) {}, func(*testing.T, *sim.Server) {}, nil},
 		"released":  {func(api *sim.Server) { give(api, "") }, func(*testing.T, *sim.Server) {}, nil},
 		"its own": {func(*sim.Server) {}, func(t *testing.T, api *sim.Server) {
-			pass(5 * time.Second)
+			testkit.Pass(5 * time.Second)
 			remake(t, api) // it loses the term and wins another
 		}, nil},
 	} {
@@ -53,9 +54,9 @@ func TestTookOver(t *testing.T) {
 				ok(t, err)
 				b := &replica{Elector: e}
 				stop, result := b.start(t, untilStopped)
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				test.meet(t, api)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				stop()
 				ok(t, result())
 				if !slices.Equal(told, test.want) || terms == 0 {

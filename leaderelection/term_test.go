@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -34,13 +35,13 @@ func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
 			a.note("lead returns")
 			return nil
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		stop()
 		for range 60 {
 			if age := time.Since(lease(t, api).Spec.RenewTime.Time); holder(t, api) != "a" || age > 3*time.Second {
 				t.Fatalf("while lead stops, %q holds the Lease, renewed %s ago", holder(t, api), age)
 			}
-			pass(time.Second)
+			testkit.Pass(time.Second)
 		}
 		ok(t, result())
 		a.want(t, "acquired operator", "lead returns", "released operator: false")
@@ -59,7 +60,7 @@ func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 			give(api, "b")
 			return nil
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		stop()
 		ok(t, result())
 		if h := holder(t, api); h != "b" {
@@ -86,7 +87,7 @@ func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				stop, result := a.start(t, untilStopped)
-				pass(seconds(5.5))
+				testkit.Pass(seconds(5.5))
 				changed := false
 				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if isLease(r, "update") && !changed {
@@ -112,7 +113,7 @@ func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, untilStopped)
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		deaf := func(req *http.Request) (*http.Response, error) {
 			if _, err := api.RoundTrip(req); err != nil {
 				return nil, err
@@ -122,7 +123,7 @@ func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
 			return nil, req.Context().Err()
 		}
 		a.line.Store(&deaf)
-		pass(seconds(1))
+		testkit.Pass(seconds(1))
 		stop()
 		ok(t, result())
 		if h := holder(t, api); h != "" {
@@ -155,14 +156,14 @@ func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return work.Err()
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		a.cut()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if terms != 1 {
 			t.Errorf("%d terms without an API server", terms)
 		}
 		a.mend()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")
@@ -178,7 +179,7 @@ func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
 			<-free
 			return nil
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		a.cut()
 		err := result()
 		if err == nil || !strings.Contains(err.Error(), "the Lease default/operator was lost") {
@@ -207,17 +208,17 @@ func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
 			}
 			return nil
 		})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		give(api, "b")
 		taken := time.Now()
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		if lost.IsZero() || lost.Sub(taken) > 3*time.Second {
 			t.Errorf("lost %s after it was taken", lost.Sub(taken))
 		}
 		if h := holder(t, api); h != "b" {
 			t.Errorf("%q holds the Lease, want b", h)
 		}
-		pass(time.Minute) // b is gone: its Lease expires
+		testkit.Pass(time.Minute) // b is gone: its Lease expires
 		stop()
 		ok(t, result())
 		a.want(t, "b leads operator", "acquired operator", "b leads operator", "lost operator", "acquired operator", "released operator: false")
@@ -254,7 +255,7 @@ func TestAnErrorInALostTermEndsRun(t *testing.T) {
 			<-work.Done()
 			return boom
 		})
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		a.cut()
 		if err := result(); !errors.Is(err, boom) {
 			t.Errorf("Run returned %v, want boom", err)
@@ -308,7 +309,7 @@ func TestOneHungRequestDoesNotCostTheTerm(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		a := newReplica(t, api, "a")
 		stop, result := a.start(t, untilStopped)
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		hung := false
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "update") && !hung {
@@ -317,7 +318,7 @@ func TestOneHungRequestDoesNotCostTheTerm(t *testing.T) {
 			}
 			return nil, nil
 		})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		a.want(t, "acquired operator", "released operator: false")

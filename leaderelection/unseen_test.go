@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 )
 
@@ -44,18 +45,18 @@ func TestL1_AHolderMayHaveRenewedUnseen(t *testing.T) {
 						ended = time.Now()
 						return nil
 					})
-					pass(seconds(1))
+					testkit.Pass(seconds(1))
 					b := newStandby(t, api, "b")
-					pass(seconds(30))
+					testkit.Pass(seconds(30))
 					b.cut()
 					api.CutWatches()
-					pass(seconds(apart))
+					testkit.Pass(seconds(apart))
 					a.cut()
 					renewed := lease(t, api).Spec.RenewTime.Time
 					change(t, api)
-					pass(seconds(0.1))
+					testkit.Pass(seconds(0.1))
 					b.mend()
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					if led := b.led.Sub(renewed); led < seconds(15) || led > seconds(35) || b.led.Before(ended) {
 						t.Errorf("b leads %s after the last renewal of a, whose work has ended after %s", led, ended.Sub(renewed))
 					}
@@ -79,9 +80,9 @@ func TestL1_ALeaseThatWasDeletedIsHeldForItsDuration(t *testing.T) {
 			give(api, "a")
 			edit(t, api, func(s *coordinationv1.LeaseSpec) { s.LeaseDurationSeconds = &long })
 			b := newStandby(t, api, "b")
-			pass(seconds(1))
+			testkit.Pass(seconds(1))
 			api.Remove(sim.Leases, "default", "operator")
-			pass(seconds(float64(long)))
+			testkit.Pass(seconds(float64(long)))
 			created := lease(t, api)
 			if created == nil || *created.Spec.LeaseDurationSeconds != long || !b.led.IsZero() {
 				t.Fatalf("the Lease is %+v, b leads since %s", created, b.led)
@@ -89,11 +90,11 @@ func TestL1_ALeaseThatWasDeletedIsHeldForItsDuration(t *testing.T) {
 			// This one is deleted, too, while b is away.
 			b.cut()
 			api.CutWatches()
-			pass(seconds(50))
+			testkit.Pass(seconds(50))
 			api.Remove(sim.Leases, "default", "operator")
 			b.mend()
 			mended := time.Now()
-			pass(2 * time.Minute)
+			testkit.Pass(2 * time.Minute)
 			b.leadsAfter(t, mended, seconds(float64(long)), seconds(5)) // it polls
 			if made := b.made(); strings.Count(made, "POST") != 2 {
 				t.Errorf("b has made %s", made)
@@ -110,12 +111,12 @@ func TestL1_AFormerLeaderMayHaveASuccessor(t *testing.T) {
 		a := &standby{replica: newReplica(t, api, "a")}
 		jump := leaderelection.Suspend(a.Elector)
 		a.begin(t)
-		pass(seconds(5.5))
+		testkit.Pass(seconds(5.5))
 		a.led = time.Time{}
 		jump(time.Hour)
 		api.Remove(sim.Leases, "default", "operator") // b's
 		deleted := time.Now()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.leadsAfter(t, deleted, seconds(15), seconds(5))
 	})
 }
@@ -127,10 +128,10 @@ func TestL7_ALeaderCreatesItsDeletedLeaseAtOnce(t *testing.T) {
 		api := sim.NewServer(sim.Leases)
 		give(api, "b")
 		a := newStandby(t, api, "a")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		api.Remove(sim.Leases, "default", "operator")
 		deleted := time.Now()
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		a.leadsAfter(t, deleted, 0, seconds(2))
 	})
 }
@@ -158,7 +159,7 @@ func TestNeverTwoLeaders_DespiteDeletedLeases(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				r := newReplica(t, api, name)
 				stop, result := r.start(t, lead)
-				pass(seconds(1))
+				testkit.Pass(seconds(1))
 				replicas, stops, results = append(replicas, r), append(stops, stop), append(results, result)
 			}
 			for range 300 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -31,7 +32,7 @@ func TestM6_AddWhileRunning(t *testing.T) {
 				put(api, "a")
 				m := newManager(api, options)
 				stop, result := start(t, m)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				m.AddEverywhere("everywhere", d.until("everywhere", 0))
 				m.AddLeaderOnly("leader only", d.until("leader only", 0))
 				configMaps(m, "website", func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -40,9 +41,9 @@ func TestM6_AddWhileRunning(t *testing.T) {
 					keys = append(keys, key.Name)
 					return controller.Result{}, nil
 				})
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				put(api, "b")
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				slices.Sort(d.events)
 				d.want(t, "everywhere starts", "leader only starts")
 				stop()
@@ -70,21 +71,21 @@ func TestM6_WhatIsAddedRunsInEachTerm(t *testing.T) {
 		giveLease(api)
 		m := newManager(api, elected)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		m.AddLeaderOnly("before", d.until("before", 0)) // while the manager campaigns
 		d.want(t)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		m.AddLeaderOnly("in", d.until("in", 0))
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		d.want(t, "before starts", "in starts")
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		m.AddLeaderOnly("between", d.until("between", 0))
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		slices.Sort(d.events)
 		d.want(t, "before ends", "before starts", "in ends", "in starts")
 		api.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		slices.Sort(d.events[4:])
 		d.want(t, "before ends", "before starts", "in ends", "in starts", "before starts", "between starts", "in starts")
 		stop()
@@ -111,7 +112,7 @@ func TestM6_WhatIsWrongEndsRun(t *testing.T) {
 				m := newManager(newAPI(), elected)
 				m.Add(newFake("website", &diary{}))
 				_, result := start(t, m)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				add(m)
 				if err := result(); err == nil || err.Error() != want {
 					t.Errorf("Run returned %v, want %s", err, want)

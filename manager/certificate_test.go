@@ -199,9 +199,9 @@ func TestAnExpiredCertificateOfTheMetricsIsARemark(t *testing.T) {
 		m, health := healthy(t, newAPI(), func(o *manager.Options) { o.Metrics = newMetrics(t, prometheus.NewRegistry()) })
 		addMetrics(m, serverOptions{Listener: w, CertDir: files.dir})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, health, "http://x/readyz/certificate-metrics-server", 200, "ok")
-		pass(2 * time.Hour)
+		testkit.Pass(2 * time.Hour)
 		want(t, health, "http://x/readyz/certificate-metrics-server", 200, "ok")
 		if _, body := get(t, health, "http://x/readyz?verbose"); !strings.Contains(body, "[+]certificate-metrics-server ok: the certificate expired at 2000-01-01T01:00:00Z; renew it") {
 			t.Error(body)
@@ -272,7 +272,7 @@ func TestClientCertificates(t *testing.T) {
 
 func TestTheServerSpeaksTLS12AndLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log buffer
+		var log testkit.Buffer
 		w := newWire()
 		m := newManager(newAPI(), func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -341,7 +341,7 @@ func TestTheSelfSignedCertificateHasAnECDSAKey(t *testing.T) {
 		m := newManager(newAPI(), nil)
 		addServer(m, serverOptions{Listener: w})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		conn, err := w.dial(t.Context(), "", "")
 		testkit.NoError(t, err)
 		c := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -38,10 +39,10 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 		})
 		addServer(m, serverOptions{Listener: w, CertDir: files.dir})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		files.pipe("tls.crt")
 		for range 3 {
-			pass(time.Second)
+			testkit.Pass(time.Second)
 			if got, err := shake(w, &tls.Config{}, t); got != "one" {
 				t.Errorf("the server shows %q, %v", got, err)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -81,10 +82,10 @@ func TestS9_AClusterThatDoesNotAnswer(t *testing.T) {
 				var d diary
 				both(m, m.AddCluster("west", at("http://west.test", west)), &d, controller.Options{Workers: 1})
 				stop, result := start(t, m)
-				pass(20 * time.Second)
+				testkit.Pass(20 * time.Second)
 				d.want(t, c.want)
 				close(answers)
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				d.want(t, c.want, c.recovers+": west:b <nil>")
 				ok(t, m.Idle(t.Context()))
 				stop()
@@ -110,7 +111,7 @@ func TestM3_AClusterThatDoesNotAnswer(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		stop, result := start(t, m)
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		d.want(t, "3s")
 		const trouble = "Secret.v1 (cluster west): failing: the API server has not answered for 3s"
 		want(t, c, "http://x/readyz?verbose", 200, "[+]leader-election-operator ok", "[+]controller-copier ok: "+trouble, "[+]controller-website ok",
@@ -121,7 +122,7 @@ func TestM3_AClusterThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("Idle: %v", err)
 		}
 		west.Intercept(nil)
-		pass(3 * time.Minute) // the requests without an answer are repeated
+		testkit.Pass(3 * time.Minute) // the requests without an answer are repeated
 		ok(t, m.Idle(t.Context()))
 		if west.Stored(sim.Secrets) != 1 {
 			t.Error("it has not recovered")

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
 	"github.com/setpoint-dev/setpoint/source"
@@ -105,9 +106,9 @@ func TestM1_RunJoinsAllClusters(t *testing.T) {
 		configs := []*rest.Config{at("http://west.test", west), at("http://dead.test", dead)}
 		newCopier(m, m.AddCluster("west", configs[0]))
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		cache.For[*corev1.Secret](m.AddCluster("dead", configs[1]).Cache()) // while it runs
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if west.Watches() == 0 {
 			t.Error("nothing is watched in west")
 		}
@@ -132,7 +133,7 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 		api, west := newAPI(), newAPI()
 		put(api, "a")
 		west.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
-		var out lines
+		var out testkit.Buffer
 		m, c := healthy(t, api, func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
 		newCopier(m, m.AddCluster("west", at("http://west.test", west)))
 		var d diary
@@ -141,17 +142,17 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d.want(t, "a")
 		want(t, c, "http://x/readyz/informers", 200, "ok")
 		const trouble = `Secret.v1 (cluster west): failing: asking the API server at http://west.test for v1: Get "http://west.test/api/v1": dial tcp: connection refused`
 		want(t, c, "http://x/readyz?verbose", 200, "[+]controller-copier ok: "+trouble, "[+]controller-website ok",
 			"[+]informers ok: "+trouble, "[+]shutdown ok", "readyz check passed")
-		if text := out.text.String(); !strings.Contains(text, `msg="an informer is failing" kind=Secret.v1 scope="cluster west"`) {
+		if text := out.String(); !strings.Contains(text, `msg="an informer is failing" kind=Secret.v1 scope="cluster west"`) {
 			t.Errorf("the log does not name the cluster:\n%s", text)
 		}
 		west.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		ok(t, m.Idle(t.Context()))
 		if west.Stored(sim.Secrets) != 1 || !isReady(m) {
 			t.Error("it has not recovered")
@@ -169,7 +170,7 @@ func TestM6_RemoveCluster(t *testing.T) {
 		put(api, "a")
 		m := newManager(api, nil)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		cluster := m.AddCluster("west", at("http://west.test", west))
 		r, c := newCopier(m, cluster)
 		ok(t, m.Idle(t.Context()))
@@ -228,10 +229,10 @@ func TestM6_ClusterKeys(t *testing.T) {
 		d.want(t, "east:default/a", "west:default/a")
 		paused := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Annotations: map[string]string{controller.PausedAnnotation: ""}}}
 		apis["west"].Put(sim.ConfigMaps, paused)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		apis["west"].Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: paused.ObjectMeta, Data: map[string]string{"b": ""}})
 		apis["east"].Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Data: map[string]string{"b": ""}})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d.want(t, "east:default/a", "west:default/a", "east:default/a")
 		ok(t, c.Unwatch(t.Context(), sources["west"]))
 		ok(t, m.RemoveCluster(t.Context(), clusters["west"]))
@@ -283,7 +284,7 @@ func TestCluster_Metrics(t *testing.T) {
 		cache.For[*corev1.ConfigMap](m.Cache())
 		cache.For[*corev1.ConfigMap](m.AddCluster("west", at("http://west.test", west)).Cache())
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		families, err := registry.Gather()
 		ok(t, err)
 		for _, f := range families {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestM3_AHungLeaseRequestAndFailingEvents: together they take no longer than the grace time, and
@@ -28,9 +29,9 @@ func TestM3_AHungLeaseRequestAndFailingEvents(t *testing.T) {
 				r := &replicas{t: t, api: api, began: map[string]time.Time{}, dropped: map[string]int{}}
 				line := newDeaf(api)
 				stopA, resultA := r.start("a", line)
-				pass(3 * time.Second)
+				testkit.Pass(3 * time.Second)
 				stopB, resultB := r.start("b", api)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				api.Intercept(func(q *sim.Request) (*http.Response, error) {
 					if q.Resource.Resource == eventsResource.Name {
 						return fail(q)
@@ -38,19 +39,19 @@ func TestM3_AHungLeaseRequestAndFailingEvents(t *testing.T) {
 					return nil, nil
 				})
 				line.on.Store(true)
-				pass(3 * time.Second)
+				testkit.Pass(3 * time.Second)
 				stopped := time.Now()
 				stopA()
 				wantParts(t, resultA(), "a request for the Lease default/operator has not returned since")
 				if took := time.Since(stopped); took > 28*time.Second {
 					t.Errorf("the stop took %s", took)
 				}
-				pass(20 * time.Second)
+				testkit.Pass(20 * time.Second)
 				if took := r.began["b"].Sub(stopped); r.began["b"].IsZero() || took > 18*time.Second {
 					t.Errorf("b leads after %s", took)
 				}
 				line.mend()
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				if who := holder(api); who != "b" {
 					t.Errorf("after the late requests, %q leads", who)
 				}
@@ -76,9 +77,9 @@ func TestL4_ALongRetryAfterOfARelease(t *testing.T) {
 			return nil
 		})
 		stopA, resultA := start(t, a)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stopB, resultB := start(t, b)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		busyFor(api, func(r *sim.Request) bool { return r.Verb == "update" && r.Resource.Resource == "leases" })
 		stopped := time.Now()
 		stopA()
@@ -86,9 +87,9 @@ func TestL4_ALongRetryAfterOfARelease(t *testing.T) {
 		if took := time.Since(stopped); took > 10*time.Second {
 			t.Errorf("the stop took %s", took)
 		}
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		api.Intercept(nil)
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		if took := led.Sub(stopped); led.IsZero() || took > 20*time.Second {
 			t.Errorf("b leads after %s", took)
 		}
@@ -123,12 +124,12 @@ func TestInformers_ARetryAfterOfAList(t *testing.T) {
 					return controller.Result{}, nil
 				})
 				stop, result := start(t, m)
-				pass(30 * time.Second)
+				testkit.Pass(30 * time.Second)
 				if n := asked.Load(); n > 40 {
 					t.Errorf("%d requests in 30 s", n)
 				}
 				over.Store(true)
-				pass(70 * time.Second)
+				testkit.Pass(70 * time.Second)
 				if n := reconciled.Load(); n != 1 {
 					t.Errorf("%d Reconciles", n)
 				}

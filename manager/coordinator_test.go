@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -66,13 +67,13 @@ func leading(d *diary) bool {
 func TestCoordinator_OfAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leads, d := make(chan struct{}), &diary{}
-		var log buffer
+		var log testkit.Buffer
 		m, probe := healthy(t, newAPI(), func(o *manager.Options) {
 			o.LeaderElection, o.Logger = &hostElector{leads: leads}, slog.New(slog.NewTextHandler(&log, nil))
 		})
 		m.Add(newFake("website", d))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if leading(d) {
 			t.Error("the controller leads, and the host's elector does not")
 		}
@@ -80,7 +81,7 @@ func TestCoordinator_OfAHost(t *testing.T) {
 			t.Error("it is ready before its elector has seen the Lease")
 		}
 		close(leads)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if !leading(d) || m.Group() != nil || m.Slots() != nil {
 			t.Errorf("the controller does not lead: %v", d.events)
 		}
@@ -121,7 +122,7 @@ func TestCoordinator_ThatReportsNothing(t *testing.T) {
 		c.synced = make(chan struct{})
 		m.Add(c)
 		stop, result := start(t, m)
-		pass(3 * time.Minute)
+		testkit.Pass(3 * time.Minute)
 		stop()
 		ok(t, result())
 		if unsynced != 1 {

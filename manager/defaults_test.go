@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -48,9 +49,9 @@ func TestDefaultsReachEveryController(t *testing.T) {
 		own.Queue().Add(types.NamespacedName{Namespace: "default", Name: "a"})
 		m.Add(own)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		configMaps(m, "late", notes)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		for name, deadline := range map[string]time.Duration{"early": time.Minute, "late": time.Minute, "own": time.Hour} {

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/term"
@@ -59,11 +60,11 @@ func TestLease_InAnotherCluster(t *testing.T) {
 		})
 		elsewhere.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		want(t, c, "http://x/readyz/leader-election-operator", 500,
 			"[-]leader-election-operator failed: it could not be used yet: the API server of the Lease, http://leases.test: no right")
 		elsewhere.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if holder(elsewhere) == "" || api.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 1 {
 			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(sim.Leases), api.Stored(sim.Secrets))
 		}

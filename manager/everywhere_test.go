@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/term"
@@ -45,8 +46,8 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		stopHolder, holderEnds := start(t, hold)
-		pass(time.Minute)
-		var out lines
+		testkit.Pass(time.Minute)
+		var out testkit.Buffer
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
 			o.RequireTerm = true
@@ -63,12 +64,12 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d.want(t, "a: <nil>, term <nil>")
 		if !isReady(m) || api.Stored(sim.Secrets) != 1 {
 			t.Errorf("ready: %v, and %d Secrets", isReady(m), api.Stored(sim.Secrets))
 		}
-		if text := out.text.String(); strings.Contains(text, "without a term") {
+		if text := out.String(); strings.Contains(text, "without a term") {
 			t.Errorf("the log has:\n%s", text)
 		}
 		stop()
@@ -85,7 +86,7 @@ func TestM6_AddControllerEverywhere(t *testing.T) {
 		api := newAPI()
 		m := newManager(api, elected)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var d diary
 		slow := func(_ context.Context, key types.NamespacedName) (controller.Result, error) {
 			time.Sleep(10 * time.Second)
@@ -98,10 +99,10 @@ func TestM6_AddControllerEverywhere(t *testing.T) {
 		d.want(t, "a")
 		ok(t, m.Remove(t.Context(), c))
 		put(api, "b")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d.want(t, "a")
 		everywhere(m, "node", slow) // the name is free
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		slices.Sort(d.events) // the initial list has no order
 		d.want(t, "a", "a", "b")
 		everywhere(m, "node", slow)
@@ -120,7 +121,7 @@ func TestM2_AControllerEverywhereStopsBeforeItsSources(t *testing.T) {
 		m.AddControllerEverywhere(newFake("node", &d))
 		m.AddControllerEverywhere(newFake("off", &d))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		slices.Sort(d.events) // both start at once
 		stop()
 		ok(t, result())

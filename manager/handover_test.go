@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -90,9 +91,9 @@ func TestN3_FailingEventsDelayNoHandover(t *testing.T) {
 					api := sim.NewServer(sim.Leases, eventsResource)
 					r := &replicas{t: t, api: api, began: map[string]time.Time{}, dropped: map[string]int{}}
 					stopA, resultA := r.start("a", api)
-					pass(time.Second)
+					testkit.Pass(time.Second)
 					stopB, resultB := r.start("b", api)
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					api.Intercept(func(q *sim.Request) (*http.Response, error) {
 						if q.Resource.Resource == eventsResource.Name {
 							return fail(q)
@@ -101,7 +102,7 @@ func TestN3_FailingEventsDelayNoHandover(t *testing.T) {
 					})
 					stopped := time.Now()
 					stopA()
-					pass(5 * time.Second)
+					testkit.Pass(5 * time.Second)
 					r.wantHandover(stopped)
 					if recovers {
 						api.Intercept(nil)
@@ -173,12 +174,12 @@ func TestN3_ARequestThatIgnoresItsContextDelaysNoHandover(t *testing.T) {
 				r := &replicas{t: t, api: api, began: map[string]time.Time{}, dropped: map[string]int{}}
 				hangs := make(chan struct{})
 				stopA, resultA := r.start("a", eventless{api, hangs})
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				stopB, resultB := r.start("b", api)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				stopped := time.Now()
 				stopA()
-				pass(5 * time.Second)
+				testkit.Pass(5 * time.Second)
 				r.wantHandover(stopped)
 				if !goesOn {
 					close(hangs)
@@ -223,13 +224,13 @@ func TestN3_AFlushThatIgnoresItsContextDelaysNoHandover(t *testing.T) {
 		})
 		r.repeats = 60
 		stopA, resultA := r.start("a", over)
-		pass(90 * time.Second)
+		testkit.Pass(90 * time.Second)
 		stopB, resultB := r.start("b", api)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		r.stopping.Store(true)
 		stopped := time.Now()
 		stopA()
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		r.wantHandover(stopped)
 		const want = "sending the events of leading has not stopped in time"
 		if err := resultA(); err == nil || !strings.Contains(err.Error(), want) {
@@ -247,16 +248,16 @@ func TestN4_EventsOfALostTermAreDroppedAtTheStop(t *testing.T) {
 		api := sim.NewServer(sim.Leases, eventsResource)
 		r := &replicas{t: t, api: api, began: map[string]time.Time{}, dropped: map[string]int{}}
 		stop, result := r.start("a", api)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		api.Intercept(func(q *sim.Request) (*http.Response, error) {
 			if q.Resource.Resource == eventsResource.Name || q.Resource.Resource == "leases" {
 				return q.Refuse()
 			}
 			return nil, nil
 		})
-		pass(20 * time.Second) // the term is lost
+		testkit.Pass(20 * time.Second) // the term is lost
 		api.Intercept(nil)
-		pass(time.Minute) // and the next one has begun
+		testkit.Pass(time.Minute) // and the next one has begun
 		stop()
 		ok(t, result())
 		notes := map[string]int{}

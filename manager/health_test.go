@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -46,7 +47,7 @@ func TestHealthSpeaksAsKubernetesDoes(t *testing.T) {
 		m.AddLivezCheck("good", func(context.Context) error { return nil })
 		m.AddReadyzCheck("bad", func(context.Context) error { return bad })
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/livez", 200, "ok")
 		want(t, c, "http://x/healthz", 200, "ok")
 		want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "[+]good ok", "livez check passed")
@@ -104,7 +105,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 			return nil
 		})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		began := time.Now()
 		want(t, c, "http://x/livez", 500, "[+]ping ok", "[-]stubborn failed: it has not answered for 800ms",
 			"[-]slow failed: context deadline exceeded", "[-]mad failed: it has panicked: mad",
@@ -113,7 +114,7 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 		if took := time.Since(began); took != 800*time.Millisecond {
 			t.Errorf("the answer took %s", took)
 		}
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		began = time.Now()
 		want(t, c, "http://x/livez/stubborn", 500, "[-]stubborn failed: it has not answered for 10.8s")
 		want(t, c, "http://x/livez/ping", 200, "ok")
@@ -147,15 +148,15 @@ func TestNotReadyWithoutTheLease(t *testing.T) {
 		m, c := healthy(t, api, elected)
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if status, says := get(t, c, "http://x/readyz"); status != 500 || !strings.Contains(says, "[-]leader-election-operator failed: it could not be used yet: ") || !strings.Contains(says, "no right") {
 			t.Errorf("%d\n%s", status, says)
 		}
 		forbidden.Store(false)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		want(t, c, "http://x/readyz/leader-election-operator", 200, "ok")
 		forbidden.Store(true)
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		if status, says := get(t, c, "http://x/readyz?verbose"); status != 200 || !strings.Contains(says, "[+]leader-election-operator ok: ") || !strings.Contains(says, "no right") {
 			t.Errorf("%d\n%s", status, says)
 		}
@@ -189,7 +190,7 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		plain.synced = make(chan struct{})
 		m.Add(plain)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		const trouble = "waiting for its API: the API server at https://sim.test does not serve Pod of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz", 500,
 			"[-]leader-election-operator failed: this replica does not campaign for the Lease default/operator before its controllers are synced",
@@ -200,13 +201,13 @@ func TestReadyWhenTheControllersAre(t *testing.T) {
 		want(t, c, "http://x/livez", 200, "ok")
 		close(lists)
 		close(plain.synced)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/readyz?verbose", 200, "[+]leader-election-operator ok", "[+]controller-website ok", "[+]controller-other ok: Kind(Pod.v1): "+trouble, "[+]controller-plain ok",
 			"[+]informers ok: Pod.v1: "+trouble, "[+]shutdown ok", "readyz check passed")
 		late := newFake("late", &diary{})
 		late.synced = make(chan struct{})
 		m.Add(late)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		// A replica that was ready stays so.
 		want(t, c, "http://x/readyz/controller-late", 200, "ok")
 		ok(t, m.Remove(t.Context(), late))
@@ -232,7 +233,7 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 		}
 		add("website", source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
 		stop, result := start(t, m)
-		pass(10 * time.Minute)
+		testkit.Pass(10 * time.Minute)
 		const trouble = "waiting for its API: the API server at https://sim.test does not serve %s of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz/controller-website", 500,
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): "+fmt.Sprintf(trouble, "ConfigMap"))
@@ -240,17 +241,17 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
 		}
 		api.Serve(sim.ConfigMaps)
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
 		if !isReady(m) || holder(api) == "" {
 			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
 		}
 		add("late", source.Kind(cache.For[*corev1.Secret](m.Cache()), handler.Self()))
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/readyz/controller-late", 500,
 			"[-]controller-late failed: it waits for its sources: Kind(Secret.v1): "+fmt.Sprintf(trouble, "Secret"))
 		api.Withdraw(sim.ConfigMaps) // after its first sync it is as without RequireKinds
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		want(t, c, "http://x/readyz/controller-website", 200, "ok")
 		stop()
 		ok(t, result())
@@ -262,12 +263,12 @@ func TestAStandbyIsReady(t *testing.T) {
 		api := newAPI()
 		leader := newManager(api, elected)
 		stopLeader, leaderResult := start(t, leader)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		m, c := healthy(t, api, elected)
 		m.Add(newFake("website", &diary{}))
 		m.AddLease(leaderelection.Options{Lease: "other", Namespace: "default"})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
 		want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "[+]leader-election-operator ok", "[+]leader-election-other ok", "[+]controller-website ok", "livez check passed")
 		stop()
@@ -290,16 +291,16 @@ func TestStuckWorkOfALostTermFailsLivez(t *testing.T) {
 			return nil
 		})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/livez/leader-election-operator", 200, "ok")
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		status, body := get(t, c, "http://x/livez")
 		if status != 500 || !strings.Contains(body, "[-]leader-election-operator failed: ") {
 			t.Errorf("livez: %d %s", status, body)
 		}
 		close(free)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/livez", 200, "ok")
 		stop()
 		ok(t, result())
@@ -330,12 +331,12 @@ func TestStalledAfter_EndsTheLifeOfAStalledProcess(t *testing.T) {
 					return controller.Result{}, nil
 				})
 				stop, result := start(t, m)
-				pass(cmp.Or(test.last, 24*time.Hour))
+				testkit.Pass(cmp.Or(test.last, 24*time.Hour))
 				if test.last == 0 {
 					want(t, c, "http://x/livez?verbose", 200, "[+]ping ok", "livez check passed")
 				} else {
 					want(t, c, "http://x/livez", 200, "ok")
-					pass(2 * time.Second)
+					testkit.Pass(2 * time.Second)
 					if status, body := get(t, c, "http://x/livez/controller-website"); status != 500 || !strings.Contains(body, " has run since 2000-01-01T00:00:00Z") {
 						t.Errorf("%d %s", status, body)
 					}
@@ -356,7 +357,7 @@ func TestHealthChecksAreLoggedWhenTheyTurn(t *testing.T) {
 		})
 		m.AddLivezCheck("bad", func(context.Context) error { return errors.New("it is broken") })
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		for range 3 {
 			get(t, c, "http://x/livez")
 		}
@@ -414,7 +415,7 @@ func TestStalledAfter_OfADeadlineWithoutEnd(t *testing.T) {
 		stop, result := start(t, m)
 		c.Queue().Add(types.NamespacedName{Name: "a"})
 		c.Queue().Add(types.NamespacedName{Name: "b"})
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		if err := livez(m); err != nil {
 			t.Errorf("Deadline %s: %v", time.Duration(math.MaxInt64), err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -51,10 +52,10 @@ func TestHooksReachEverything(t *testing.T) {
 		}
 		configMaps(m, "early", nothing)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		configMaps(m, "late", nothing)
 		m.AddLease(leaderelection.Options{Lease: "second", Namespace: "default"}).AddLeaderOnly("f", func(ctx context.Context) error { <-ctx.Done(); return nil })
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		want := map[string]int{"its own term": 1, "term of second": 1, "term of operator": 1}
@@ -74,7 +75,7 @@ func TestHooksAndTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
 		put(api, "a")
-		var out lines
+		var out testkit.Buffer
 		var acquired, unfenced, caches, leases, watches atomic.Int64
 		m := newManager(api, func(o *manager.Options) {
 			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
@@ -102,12 +103,12 @@ func TestHooksAndTheLog(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		for _, line := range []string{"msg=leading", `msg="a write without a term of leadership`, `msg="the lease is released"`} {
-			if n := strings.Count(out.text.String(), line); n != 1 {
-				t.Errorf("%d lines with %s, want 1:\n%s", n, line, out.text.String())
+			if n := strings.Count(out.String(), line); n != 1 {
+				t.Errorf("%d lines with %s, want 1:\n%s", n, line, out.String())
 			}
 		}
 		if acquired.Load() != 1 || unfenced.Load() != 1 || caches.Load() != 0 || leases.Load() < 20 || watches.Load() == 0 {

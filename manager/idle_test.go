@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -134,7 +135,7 @@ func (c *chain) idle(t *testing.T, what string, want map[string]int) {
 			t.Errorf("%s: the copy of %s is %v, want %d", what, name, copied.Object["data"], value)
 		}
 	}
-	pass(30 * time.Second)
+	testkit.Pass(30 * time.Second)
 	if more := c.reconciles.Load() - n; more != 0 {
 		t.Errorf("%s: %d Reconciles after it was idle", what, more)
 	}
@@ -162,11 +163,11 @@ func TestM7_IdleAfterChains(t *testing.T) {
 						delete(want, name)
 						// An unseen creation and deletion has nothing to wait for: see
 						// Subscription.CatchUp.
-						pass(time.Duration(r.IntN(4)) * time.Second)
+						testkit.Pass(time.Duration(r.IntN(4)) * time.Second)
 					} else {
 						c.put(name, value)
 						want[name] = value
-						pass(3 * time.Second)
+						testkit.Pass(3 * time.Second)
 					}
 				}
 				if r.IntN(4) == 0 { // a relist
@@ -177,7 +178,7 @@ func TestM7_IdleAfterChains(t *testing.T) {
 						return nil, nil
 					})
 					c.api.CutWatches()
-					pass(time.Second)
+					testkit.Pass(time.Second)
 					c.put("o1", round)
 					want["o1"] = round
 					c.put("o2", round)
@@ -220,7 +221,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			c.takes.Store(int64(2 * time.Minute))
 			c.put("front", 1)
 			wantBusy(t, c.manager, `controller "first": workqueue "first": 1 held: default/front: too late`)
-			pass(time.Hour)
+			testkit.Pass(time.Hour)
 			stop()
 			ok(t, result())
 		})
@@ -230,7 +231,7 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			c := newChain(nil)
 			stop, result := start(t, c.manager)
 			ok(t, idleIn(t, c.manager))
-			pass(time.Second) // until all watches are open
+			testkit.Pass(time.Second) // until all watches are open
 			c.api.Lag(time.Hour)
 			c.put("front", 1)
 			wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): ConfigMap.v1 is at version`, "does not show the write of default/front at 2", "too late",
@@ -245,9 +246,9 @@ func TestM7_TheErrorNamesWhatIsNotIdle(t *testing.T) {
 			stop, result := start(t, c.manager)
 			c.handler.Store(int64(2 * time.Minute))
 			c.put("front", 1)
-			pass(time.Second) // until the handler runs
+			testkit.Pass(time.Second) // until the handler runs
 			wantBusy(t, c.manager, `controller "second": Kind(Secret.v1): Secret.v1 has events that its handler has not seen yet`, "too late")
-			pass(time.Hour)
+			testkit.Pass(time.Hour)
 			stop()
 			ok(t, result())
 		})
@@ -291,7 +292,7 @@ func TestM7_Standby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leader := newChain(elected)
 		stopLeader, leaderResult := start(t, leader.manager)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		standby := newManager(leader.api, elected)
 		configMaps(standby, "website", func(context.Context, types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -66,12 +67,12 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		m.Add(warm)
 		m.Add(late)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if holder(api) != "" || isReady(m) {
 			t.Error("it leads, or says that it is ready, although a controller is unsynced")
 		}
 		close(late.synced)
-		pass(time.Millisecond)
+		testkit.Pass(time.Millisecond)
 		if holder(api) == "" || !isReady(m) {
 			t.Error("it does not lead although it is warm")
 		}
@@ -96,11 +97,11 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		never.synced = make(chan struct{})
 		m.Add(never)
 		stop, result := start(t, m)
-		pass(2*time.Minute - time.Second)
+		testkit.Pass(2*time.Minute - time.Second)
 		if holder(api) != "" {
 			t.Error("it leads although it is unsynced")
 		}
-		pass(2 * time.Second)
+		testkit.Pass(2 * time.Second)
 		if holder(api) == "" || isReady(m) {
 			t.Error("it does not campaign, or says that it is ready")
 		}
@@ -129,15 +130,15 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		}
 		first := required("first")
 		stop, result := start(t, m)
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		second := required("second")
 		close(first.synced)
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		if api.Count("get", sim.Leases) != 0 || holder(api) != "" {
 			t.Error("it campaigns without the kinds of a controller")
 		}
 		close(second.synced)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if holder(api) == "" || !isReady(m) || unsynced != 0 {
 			t.Errorf("held by %q, ready: %v, %d unsynced campaigns", holder(api), isReady(m), unsynced)
 		}
@@ -156,7 +157,7 @@ func TestL8_ByLease(t *testing.T) {
 		m.AddLease(leaseOf("backups")).Add(never)
 		m.Add(newFake("warm", &diary{}))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if holder(api) == "" || holderOf(api, "backups") != "" {
 			t.Errorf("the Leases are held by %q and %q, want the first one held", holder(api), holderOf(api, "backups"))
 		}
@@ -174,7 +175,7 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 		backups := m.AddLease(leaseOf("backups"))
 		backups.AddLeaderOnly("backup", d.until("backup", 0))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if holderOf(api, "backups") == "" || holder(api) == "" {
 			t.Fatal("not both Leases are held")
 		}
@@ -186,11 +187,11 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 			}
 			return nil, nil
 		})
-		pass(14 * time.Second)
+		testkit.Pass(14 * time.Second)
 		failing.Store(false)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		backups.AddLeaderOnly("added", d.until("added", 0))
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
 		d.mu.Lock()
@@ -217,12 +218,12 @@ func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 		backups.Add(newFake("backups", &diary{}))
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		if holder(api) == "" || holderOf(api, "backups") != "" {
 			t.Errorf("the Leases are held by %q and %q, want the first one held", holder(api), holderOf(api, "backups"))
 		}
 		backups.AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if who := holderOf(api, "backups"); who == "" || who != holder(api) {
 			t.Errorf("the Leases are held by %q and %q, want one process", holder(api), who)
 		}
@@ -238,14 +239,14 @@ func TestLease_WhileItRuns(t *testing.T) {
 		api, d := newAPI(), &diary{}
 		m := newManager(api, nil)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		l := m.AddLease(leaseOf("late"))
 		c := newFake("website", d)
 		l.Add(c)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		ok(t, m.Remove(t.Context(), c))
 		l.Add(c)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if d.mu.Lock(); len(d.events) != 6 || !slices.Equal(d.events[2:4], []string{"lead website ends", "warm website ends"}) {
 			t.Errorf("what happened is %q", d.events)
 		}
@@ -283,7 +284,7 @@ func TestL5_TheErrorNamesTheKey(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		_, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Name == "operator" {
 				return r.Refuse()
@@ -307,7 +308,7 @@ func TestL5_WhatIsAboutToReturnIsNotNamed(t *testing.T) {
 			return nil
 		})
 		_, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Name == "operator" {
 				return r.Refuse()
@@ -334,7 +335,7 @@ func TestL5_WhatTheFenceRefusesIsNoFailure(t *testing.T) {
 			return client.For[*corev1.ConfigMap](m.Client()).Delete(ctx, types.NamespacedName{Namespace: "default", Name: "front"})
 		})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if holder(api) == "" {
 			t.Error("the manager has stopped")
 		}
@@ -369,7 +370,7 @@ func TestControllersByName(t *testing.T) {
 					m.Add(f)
 				}
 				stop, result := start(t, m)
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				if !isReady(m) {
 					t.Error("it is not ready")
 				}
@@ -404,11 +405,11 @@ func TestM4_ControllersByWrongNames(t *testing.T) {
 // TestM6_TooLate: an addition after Run does not start, and is logged.
 func TestM6_TooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log buffer
+		var log testkit.Buffer
 		d := &diary{}
 		m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
 		m.Add(newFake("website", d))

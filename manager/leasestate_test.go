@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -28,14 +29,14 @@ func TestLeases_NameTheLeader(t *testing.T) {
 		}
 		want(a, "")
 		stopA, resultA := start(t, a)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stopB, resultB := start(t, b)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		want(a, a.Identity())
 		want(b, a.Identity())
 		stopA()
 		ok(t, resultA())
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		want(a, "")
 		want(b, b.Identity())
 		stopB()

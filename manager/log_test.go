@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
-func loggingTo(out *buffer) func(*manager.Options) {
+func loggingTo(out *testkit.Buffer) func(*manager.Options) {
 	return func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(out, nil)) }
 }
 
-func wantLines(t *testing.T, out *buffer, lines ...string) {
+func wantLines(t *testing.T, out *testkit.Buffer, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
 		if n := len(regexp.MustCompile("(?m)^time=\\S+ "+line+"$").FindAllString(out.String(), -1)); n != 1 {
@@ -39,14 +40,14 @@ func TestLog_StartAndStop(t *testing.T) {
 	}{"elected": {elected, " lease=default/operator"}, "alone": {func(*manager.Options) {}, ""}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out buffer
+				var out testkit.Buffer
 				m := newManager(newAPI(), func(o *manager.Options) {
 					test.option(o)
 					loggingTo(&out)(o)
 				})
 				configMaps(m, "website", idle)
 				stop, result := start(t, m)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				stop()
 				ok(t, result())
 				wantLines(
@@ -67,7 +68,7 @@ func TestLog_StartAndStop(t *testing.T) {
 // has neither started nor stopped.
 func TestLog_AStopAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out buffer
+		var out testkit.Buffer
 		m := newManager(newAPI(), loggingTo(&out))
 		m.AddEverywhere("fails", func(context.Context) error {
 			time.Sleep(2 * time.Second)
@@ -96,7 +97,7 @@ func TestLog_AnAPIServerWithoutAVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out buffer
+				var out testkit.Buffer
 				api := newAPI()
 				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Verb != "discover" || r.Resource.Version != "" {
@@ -107,11 +108,11 @@ func TestLog_AnAPIServerWithoutAVersion(t *testing.T) {
 				m := newManager(api, loggingTo(&out))
 				configMaps(m, "website", idle)
 				stop, result := start(t, m)
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				if !isReady(m) {
 					t.Error("it is not ready after a second")
 				}
-				pass(2 * time.Second)
+				testkit.Pass(2 * time.Second)
 				wantLines(t, &out, `level=INFO msg=started name=test .* serverVersion=unknown err=`+test.err)
 				stop()
 				ok(t, result())
@@ -124,13 +125,13 @@ func TestLog_AnAPIServerWithoutAVersion(t *testing.T) {
 // error of the stop names it.
 func TestM1_AStopWhileTheRequestForTheVersionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out buffer
+		var out testkit.Buffer
 		d := newDeaf(newAPI())
 		d.of = "/version"
 		d.on.Store(true)
 		m := newManager(d, loggingTo(&out))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		wantLines(t, &out, `level=INFO msg=started name=test .* serverVersion=unknown err="no answer to a request for the API server's version .*"`)
 		if !isReady(m) || strings.Contains(out.String(), "stopp") {
 			t.Errorf("it does not run:\n%s", out.String())

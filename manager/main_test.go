@@ -10,11 +10,9 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -83,12 +81,6 @@ func start(t *testing.T, m *manager.Manager) (stop func(), result func() error) 
 	return cancel, func() error { return <-done }
 }
 
-// pass lets time pass and waits for everything that is due then.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -122,7 +114,7 @@ func (d *diary) until(name string, takes time.Duration) func(context.Context) er
 	return func(ctx context.Context) error {
 		d.note("%s starts", name)
 		<-ctx.Done()
-		time.Sleep(takes)
+		<-time.After(takes)
 		d.note("%s ends", name)
 		return ctx.Err()
 	}
@@ -205,22 +197,4 @@ func holder(api *sim.Server) string {
 	spec, _ := l.Object["spec"].(map[string]any)
 	who, _ := spec["holderIdentity"].(string)
 	return who
-}
-
-// buffer is a strings.Builder for several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -110,7 +110,7 @@ func TestMetrics_ObserveEverything(t *testing.T) {
 		})
 		m.AddLeaderOnly("work", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		stop, result := start(t, m)
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		if n := terms.Load(); n != 1 {
 			t.Errorf("the other hooks were called %d times", n)
 		}
@@ -145,7 +145,7 @@ func TestMetrics_ARemovedClusterIsForgotten(t *testing.T) {
 		cache.For[*corev1.ConfigMap](m.Cache())
 		stop, result := start(t, m)
 		ok(t, maps.WaitForSync(t.Context()))
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		hosts := func() (hosts []string) {
 			all, err := r.Gather()
 			ok(t, err)
@@ -163,7 +163,7 @@ func TestMetrics_ARemovedClusterIsForgotten(t *testing.T) {
 		}
 		before := hosts()
 		ok(t, m.RemoveCluster(t.Context(), c))
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if after := hosts(); len(before) != 2 || len(after) != 1 || after[0] == "east.test" {
 			t.Errorf("the hosts were %v and are %v", before, after)
 		}

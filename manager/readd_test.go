@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -58,7 +59,7 @@ func TestC6_RemovedAndAddedAgain(t *testing.T) {
 			ok(t, m.Remove(t.Context(), c))
 			c = add()
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if n := api.Stored(sim.Secrets); n != 1 {
 			t.Errorf("there are %d Secrets, want 1", n)
 		}
@@ -82,21 +83,21 @@ func TestC6_RemoveDoesNotWaitForWhatNeverShows(t *testing.T) {
 		err    string
 	}{
 		"it lags":    {lag: shown, took: shown},
-		"it shows":   {lag: shown, after: func(*sim.Server, func()) { pass(time.Minute) }},
+		"it shows":   {lag: shown, after: func(*sim.Server, func()) { testkit.Pass(time.Minute) }},
 		"too long":   {lag: time.Hour, took: 10 * time.Second, err: "after 10s, its caches do not show what it wrote last: "},
 		"ctx ends":   {lag: time.Hour, within: time.Second, took: time.Second, err: "its caches do not show yet what it wrote last: "},
 		"not synced": {before: func(api *sim.Server) { api.Intercept(noSecrets) }},
 		"not served any more": {lag: time.Hour, after: func(api *sim.Server, _ func()) {
 			api.Withdraw(sim.Secrets)
 			api.CutWatches()
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 		}},
 		"Run ends": {lag: time.Hour, took: time.Second, after: func(_ *sim.Server, stop func()) {
 			time.AfterFunc(time.Second, stop)
 		}},
 		"Run has ended": {lag: time.Hour, after: func(_ *sim.Server, stop func()) {
 			stop()
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

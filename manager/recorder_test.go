@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -60,7 +61,7 @@ func TestAddRecorder_IsClosedHoweverItEnds(t *testing.T) {
 				m := newManager(newAPI(), nil)
 				m.AddRecorder(r)
 				stop, result := start(t, m)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				stop()
 				err := result()
 				if broken := name == "an error" || name == "a panic"; (err != nil) != broken || broken && !strings.Contains(err.Error(), "broken") {
@@ -83,7 +84,7 @@ func TestM4_APanicOfAFlush(t *testing.T) {
 		m.AddRecorder(other)
 		m.AddLeaderOnly("work", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if err := m.FlushEvents(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: ouch") {
 			t.Errorf("FlushEvents returned %v", err)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -52,14 +53,14 @@ func TestM6_Remove(t *testing.T) {
 				first := add("website", "first")
 				add("other", "other")
 				stop, result := start(t, m)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				put(api, "a")
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				ok(t, m.Remove(t.Context(), first))
 				put(api, "b")
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				add("website", "second")
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				slices.Sort(keys)
 				if want := []string{"first a", "other a", "other b", "second a", "second b"}; !slices.Equal(keys, want) {
 					t.Errorf("reconciled %q, want %q", keys, want)
@@ -67,11 +68,11 @@ func TestM6_Remove(t *testing.T) {
 				if name == "elected" {
 					keys = nil
 					api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					api.Intercept(nil)
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					put(api, "c")
-					pass(time.Minute)
+					testkit.Pass(time.Minute)
 					slices.Sort(keys)
 					if slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "first") }) || !slices.Contains(keys, "second c") {
 						t.Errorf("in the next term: %q", keys)
@@ -103,7 +104,7 @@ func TestM6_RemoveWaits(t *testing.T) {
 		m.Add(c)
 		m.Add(stuck)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		began := time.Now()
 		ok(t, m.Remove(t.Context(), c))
 		if took := time.Since(began); took != 26*time.Second {
@@ -118,7 +119,7 @@ func TestM6_RemoveWaits(t *testing.T) {
 		if err := m.Remove(ctx, stuck); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), `controller "stuck": it has not stopped yet`) {
 			t.Errorf("got %v", err)
 		}
-		pass(2 * time.Hour)
+		testkit.Pass(2 * time.Hour)
 		stop()
 		ok(t, result())
 		if err := m.Remove(t.Context(), nil); err == nil {
@@ -140,12 +141,12 @@ func TestM6_RemoveBeforeRun(t *testing.T) {
 		m.Add(while)
 		ok(t, m.Remove(t.Context(), before))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if isReady(m) {
 			t.Error("ready before its controller")
 		}
 		ok(t, m.Remove(t.Context(), while))
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if !isReady(m) {
 			t.Error("not ready: it waits for a controller that was removed")
 		}
@@ -161,19 +162,19 @@ func TestM6_WhatIsRemovedIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(newAPI(), elected)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		add := func() weak.Pointer[controller.Controller[types.NamespacedName]] {
 			c := controller.New("website", controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 				return controller.Result{}, nil
 			}), controller.Options{Logger: silent})
 			c.Watch(source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
 			m.Add(c)
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			ok(t, m.Remove(t.Context(), c))
 			return weak.Make(c)
 		}
 		c := add()
-		pass(time.Minute) // no timer of it is left
+		testkit.Pass(time.Minute) // no timer of it is left
 		runtime.GC()
 		if c.Value() != nil {
 			t.Error("something keeps a controller that was removed")
@@ -191,7 +192,7 @@ func TestM6_RemoveAnother(t *testing.T) {
 		c := newFake("website", &d)
 		m.Add(c)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if err := m.Remove(t.Context(), newFake("website", &d)); err == nil || err.Error() != `no controller "website" was added` {
 			t.Errorf("another: %v", err)
 		}
@@ -219,7 +220,7 @@ func TestM6_WhatIsRemovedMayFail(t *testing.T) {
 		}
 		m.Add(c)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if err := m.Remove(t.Context(), c); err == nil || err.Error() != `controller "website": boom` {
 			t.Errorf("got %v", err)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -80,7 +81,7 @@ func TestL8_RequiredKindsOfSeveralNamespaces(t *testing.T) {
 					c.Watch(source.Kind(cache.For[*corev1.ConfigMap](m.Cache()), handler.Self()))
 					m.Add(c)
 					stop, result := start(t, m)
-					pass(3 * time.Minute)
+					testkit.Pass(3 * time.Minute)
 					if isReady(m) != test.leads || (holder(api) != "") != test.leads {
 						t.Errorf("ready: %v, the Lease is held by %q", isReady(m), holder(api))
 					}
@@ -94,7 +95,7 @@ func TestL8_RequiredKindsOfSeveralNamespaces(t *testing.T) {
 						}
 					}
 					api.Intercept(nil)
-					pass(10 * time.Second)
+					testkit.Pass(10 * time.Second)
 					if !isReady(m) || holder(api) == "" {
 						t.Errorf("at the end: ready: %v, the Lease is held by %q", isReady(m), holder(api))
 					}
@@ -129,17 +130,17 @@ func TestL8_ANamespaceThatIsAdded(t *testing.T) {
 		c.Reads(maps)
 		m.Add(c)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if isReady(m) || holder(api) != "" {
 			t.Errorf("ready: %v, the Lease is held by %q", isReady(m), holder(api))
 		}
 		namespaces.Add("b")
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		if !isReady(m) || holder(api) == "" {
 			t.Errorf("with a readable namespace, ready: %v, the Lease is held by %q", isReady(m), holder(api))
 		}
 		namespaces.Add("c")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if err := maps.Stale(); err == nil || !strings.Contains(err.Error(), "namespace a)") || !strings.Contains(err.Error(), "namespace c)") {
 			t.Errorf("Stale is %v", err)
 		}
@@ -169,12 +170,12 @@ func TestL8_OptionalKinds(t *testing.T) {
 				c.Optional(secrets)
 				m.Add(c)
 				stop, result := start(t, m)
-				pass(3 * time.Minute)
+				testkit.Pass(3 * time.Minute)
 				if isReady(m) || holder(api) != "" {
 					t.Errorf("without the required kind, ready: %v, the Lease is held by %q", isReady(m), holder(api))
 				}
 				api.Serve(sim.ConfigMaps)
-				pass(5 * time.Second)
+				testkit.Pass(5 * time.Second)
 				if !isReady(m) || holder(api) == "" {
 					t.Errorf("without the optional kind, ready: %v, the Lease is held by %q", isReady(m), holder(api))
 				}

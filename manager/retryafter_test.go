@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // busyFor answers 429 with a Retry-After of an hour to the requests that it selects.
@@ -67,17 +68,17 @@ func TestM3_ALongRetryAfterDelaysNoStop(t *testing.T) {
 			return controller.Result{}, err
 		})
 		stop, result := start(t, m)
-		pass(59 * time.Second)
+		testkit.Pass(59 * time.Second)
 		put(api, "b")
-		pass(0)
+		testkit.Pass(0)
 		if tries, others := reconciles(); len(tries) != 1 || others != 1 {
 			t.Errorf("after 59 s there were %d Reconciles of the key and %d of the other one", len(tries), others)
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if tries, _ := reconciles(); len(tries) != 2 || tries[1]-tries[0] != time.Minute {
 			t.Errorf("the Reconciles were at %v", tries)
 		}
-		pass(2*time.Minute - time.Since(began)%time.Minute) // just after a further try
+		testkit.Pass(2*time.Minute - time.Since(began)%time.Minute) // just after a further try
 		stopped := time.Now()
 		stop()
 		ok(t, result())
@@ -98,11 +99,11 @@ func TestL6_ALongRetryAfterCostsNoTerm(t *testing.T) {
 		m := newManager(api, elected)
 		m.AddLeaderOnly("leads", d.until("leading", 0))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		busyFor(api, func(r *sim.Request) bool { return r.Resource.Resource == "leases" })
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		api.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d.want(t, "leading starts")
 		stop()
 		ok(t, result())

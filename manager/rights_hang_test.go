@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -35,7 +36,7 @@ func TestRights_OfTwoNamespacesStayThere(t *testing.T) {
 		m := newManager(newPoliced(all()), func(o *manager.Options) { o.Cache.Namespaces = cache.NewSet("shop", "bank") })
 		cache.For[*corev1.Secret](m.Cache())
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		r := m.Rights(t.Context())
 		if text := r.YAML(); strings.Contains(text, "ClusterRole") {
 			t.Errorf("needed %v\nused %v\n%s", r.Needed, r.Used, text)
@@ -57,7 +58,7 @@ func TestRights_ReturnAtTheEndOfTheirContext(t *testing.T) {
 		m := newManager(api, nil)
 		cache.For[*corev1.Secret](m.Cache())
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		before := api.reviewed()
 		for range 5 {
 			began := time.Now()
@@ -90,7 +91,7 @@ func TestRights_OfARefusedMergePatch(t *testing.T) {
 		api := newPoliced()
 		m := newManager(api, nil)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		_, _ = client.For[*corev1.Secret](m.Client()).Patch(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}, types.MergePatchType, []byte(`{}`))
 		r := m.Rights(t.Context())
 		if text := r.YAML(); strings.Contains(text, "create") {
@@ -105,7 +106,7 @@ func TestRights_OfARefusedMergePatch(t *testing.T) {
 func TestPreflight_OfEventsOfClusterScopedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newPoliced()
-		var out lines
+		var out testkit.Buffer
 		m := newManager(api, func(o *manager.Options) {
 			o.Cache.Namespaces = cache.NewSet("shop")
 			o.Logger = slog.New(slog.NewJSONHandler(&out, nil))
@@ -113,14 +114,14 @@ func TestPreflight_OfEventsOfClusterScopedObjects(t *testing.T) {
 		cache.ForScope[*unstructured.Unstructured](m.Cache(), cache.Scope{Kind: schema.GroupVersionKind{Group: zones.Group, Version: "v1", Kind: zones.Kind}})
 		rec := events.For(m, events.Options{})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		api.grant(t, rightsLogged(t, &out)[0].Role)
 		z := &unstructured.Unstructured{}
 		z.SetAPIVersion("example.com/v1")
 		z.SetKind("Zone")
 		z.SetName("z")
 		rec.Eventf(t.Context(), z, events.Normal, "A", "", "a")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if r := m.Rights(t.Context()); len(r.Missing) != 0 {
 			t.Errorf("with the role of the log, missing is %v", r.Missing)
 		}
@@ -136,7 +137,7 @@ func TestPreflight_LineHasALimit(t *testing.T) {
 		for n := range 1000 {
 			names = append(names, fmt.Sprintf("team-%d", n))
 		}
-		var out lines
+		var out testkit.Buffer
 		m := newManager(newPoliced(), func(o *manager.Options) {
 			o.Cache.Namespaces = cache.NewSet(names...)
 			o.Logger = slog.New(slog.NewJSONHandler(&out, nil))
@@ -144,16 +145,14 @@ func TestPreflight_LineHasALimit(t *testing.T) {
 		cache.For[*corev1.Secret](m.Cache())
 		cache.For[*corev1.ConfigMap](m.Cache())
 		stop, result := start(t, m)
-		pass(30 * time.Second)
+		testkit.Pass(30 * time.Second)
 		stop()
 		_ = result()
-		out.mu.Lock()
-		defer out.mu.Unlock()
 		longest := 0
-		for l := range strings.Lines(out.text.String()) {
+		for l := range strings.Lines(out.String()) {
 			longest = max(longest, len(l))
 		}
-		if longest > 10<<10 || !strings.Contains(out.text.String(), "kubectl setpoint rbac prints roles") {
+		if longest > 10<<10 || !strings.Contains(out.String(), "kubectl setpoint rbac prints roles") {
 			t.Errorf("the longest line has %d bytes", longest)
 		}
 	})
@@ -174,7 +173,7 @@ func TestRights_OfARefusalByAdmission(t *testing.T) {
 		})
 		m := newManager(api, nil)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		_, err := client.For[*corev1.ConfigMap](m.Client()).Patch(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}, types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
 		if err == nil {
 			t.Error("the webhook allows the patch")
@@ -190,7 +189,7 @@ func TestRights_OfARefusalByAdmission(t *testing.T) {
 // TestPreflight_OfAGroupThatHangs: what is missing elsewhere is logged.
 func TestPreflight_OfAGroupThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out lines
+		var out testkit.Buffer
 		m := newManager(hungGroup{newPoliced()}, func(o *manager.Options) {
 			elected(o)
 			o.Logger = slog.New(slog.NewJSONHandler(&out, nil))
@@ -198,7 +197,7 @@ func TestPreflight_OfAGroupThatHangs(t *testing.T) {
 		cache.For[*corev1.Secret](m.Cache())
 		cache.ForScope[*unstructured.Unstructured](m.Cache(), cache.Scope{Kind: schema.GroupVersionKind{Group: zones.Group, Version: "v1", Kind: zones.Kind}})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		logged := rightsLogged(t, &out)
 		if len(logged) != 2 || len(logged[1].Missing) < 3 {
 			t.Errorf("the log has %+v, want the missing rights of the Lease and of Secrets", logged)
@@ -217,7 +216,7 @@ func TestPreflight_OfAGroupThatHangs(t *testing.T) {
 func TestPreflight_OfAReviewThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, hangs, first := newPoliced(), make(chan struct{}), true
-		var out lines
+		var out testkit.Buffer
 		var mu sync.Mutex
 		m := newManager(roundTripper(func(r *http.Request) (*http.Response, error) {
 			if strings.HasSuffix(r.URL.Path, "selfsubjectaccessreviews") {
@@ -237,7 +236,7 @@ func TestPreflight_OfAReviewThatHangs(t *testing.T) {
 		})
 		cache.For[*corev1.Secret](m.Cache())
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		logged := rightsLogged(t, &out)
 		if len(logged) != 2 || len(logged[1].Missing) == 0 || !strings.Contains(logged[0].Err, "rights without a review are 1, such as: ") {
 			t.Errorf("the log has %+v, want missing rights of the other reviews", logged)

@@ -4,7 +4,6 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -147,13 +146,11 @@ type entry struct {
 }
 
 // rightsLogged returns the lines about rights.
-func rightsLogged(t *testing.T, out *lines) (all []entry) {
+func rightsLogged(t *testing.T, out *testkit.Buffer) (all []entry) {
 	t.Helper()
-	out.mu.Lock()
-	defer out.mu.Unlock()
-	for line := range bytes.Lines(out.text.Bytes()) {
+	for line := range strings.Lines(out.String()) {
 		var e entry
-		testkit.NoError(t, json.Unmarshal(line, &e))
+		testkit.NoError(t, json.Unmarshal([]byte(line), &e))
 		if strings.Contains(e.Msg, "rights") {
 			all = append(all, e)
 		}
@@ -161,7 +158,7 @@ func rightsLogged(t *testing.T, out *lines) (all []entry) {
 	return all
 }
 
-func logTo(out *lines) func(*manager.Options) {
+func logTo(out *testkit.Buffer) func(*manager.Options) {
 	return func(o *manager.Options) { o.Logger = slog.New(slog.NewJSONHandler(out, nil)) }
 }
 
@@ -191,7 +188,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newPoliced()
 		put(api.Server, "a")
-		var out lines
+		var out testkit.Buffer
 		var d diary
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
@@ -200,7 +197,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 		})
 		copyMaps(m, &d)
 		stop, result := start(t, m)
-		pass(5 * time.Minute)
+		testkit.Pass(5 * time.Minute)
 		logged := rightsLogged(t, &out)
 		if len(logged) != 1 || logged[0].Level != "WARN" {
 			t.Fatalf("the log has %v", logged)
@@ -219,7 +216,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 		}
 		d.want(t)
 		api.grant(t, logged[0].Role)
-		pass(5 * time.Minute)
+		testkit.Pass(5 * time.Minute)
 		d.want(t) // the write is declared nowhere
 		report := m.Rights(t.Context())
 		if len(report.Missing) != 1 || report.Missing[0].String() != "create secrets in default (a request was refused)" {
@@ -227,7 +224,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 		}
 		api.grant(t, strings.SplitN(report.YAML(), "\n---\n", 2)[0])
 		api.grant(t, strings.SplitN(report.YAML(), "\n---\n", 2)[1])
-		pass(20 * time.Minute)
+		testkit.Pass(20 * time.Minute)
 		d.want(t, "copied a")
 		ok(t, m.FlushEvents(t.Context()))
 		if report := m.Rights(t.Context()); len(report.Missing) != 0 || report.Error != "" || api.Stored(eventsResource) != 1 {
@@ -251,17 +248,17 @@ func TestPreflight_OfAStandby(t *testing.T) {
 		leader := newManager(api.Server, elected)
 		leader.AddLeaderOnly("work", (&diary{}).until("work", 0))
 		stopLeader, leaderResult := start(t, leader)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		// It may do all that a standby does.
 		api.granted[0].Rules = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"leases"}, Verbs: []string{"get", "watch"}}}
-		var out lines
+		var out testkit.Buffer
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
 			logTo(&out)(o)
 		})
 		m.AddLeaderOnly("work", (&diary{}).until("work", 0))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		logged := rightsLogged(t, &out)
 		if len(logged) != 1 || logged[0].Role != "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: test-missing, namespace: default}, rules: ["+
 			"{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}, {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [operator], verbs: [update]}]}" {
@@ -301,14 +298,14 @@ func TestPreflight_DelaysNothing(t *testing.T) {
 				api := newPoliced(all())
 				api.silent = test.answer
 				put(api.Server, "a")
-				var out lines
+				var out testkit.Buffer
 				var d diary
 				m := newManager(api, logTo(&out))
 				copyMaps(m, &d)
 				stop, result := start(t, m)
 				synctest.Wait()
 				d.want(t, "copied a")
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				logged := rightsLogged(t, &out)
 				if len(logged) != 1 || logged[0].Level != "INFO" || !strings.Contains(logged[0].Err, test.err) {
 					t.Errorf("the log has %v, want %q", logged, test.err)
@@ -332,7 +329,7 @@ func TestPreflight_OfARequestThatHangs(t *testing.T) {
 		m := newManager(api, nil)
 		copyMaps(m, &diary{})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		if err := result(); err == nil || !strings.Contains(err.Error(), "a request for the reviews of rights has not returned") {
 			t.Errorf("Run returned %v", err)
@@ -349,7 +346,7 @@ func TestRights_WithoutReviews(t *testing.T) {
 		m := newManager(api, nil)
 		cache.For[*corev1.Secret](m.Cache())
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		report := m.Rights(t.Context())
 		if len(report.Missing) != 1 || report.Missing[0].String() != "watch secrets (a request was refused)" || !strings.Contains(report.Error, "connection reset") {
 			t.Errorf("missing is %v, error %q", report.Missing, report.Error)
@@ -367,7 +364,7 @@ func TestPreflight_EndsWithTheManager(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
-		var out lines
+		var out testkit.Buffer
 		m := newManager(api, logTo(&out))
 		copyMaps(m, &diary{})
 		stop, result := start(t, m)
@@ -468,13 +465,13 @@ func TestRights_OfDeclarations(t *testing.T) {
 func TestRights_OfClusters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, west := newPoliced(all()), newPoliced()
-		var out lines
+		var out testkit.Buffer
 		m := newManager(api, logTo(&out))
 		cluster := m.AddCluster("west", at("http://west.test", west))
 		c := both(m, cluster, &diary{}, controller.Options{})
 		c.Watch(source.Kind(cache.For[*corev1.Secret](cluster.Cache()), handler.InCluster("west", handler.Owner(cache.For[*corev1.ConfigMap](cluster.Cache())))))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		logged := rightsLogged(t, &out)
 		if len(logged) != 1 || logged[0].Cluster != "west" || len(logged[0].Missing) != 3 || !strings.HasPrefix(logged[0].Missing[1], "update configmaps/finalizers of the cluster west") ||
 			!strings.HasPrefix(logged[0].Missing[0], "list, watch configmaps of the cluster west") {
@@ -494,11 +491,11 @@ func TestRights_AreAsOfNow(t *testing.T) {
 		api := newPoliced()
 		m := newManager(api, nil)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		missing := func() int { return len(m.Rights(t.Context()).Missing) }
 		before := missing()
 		copyMaps(m, &diary{})
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		later := missing()
 		api.mu.Lock()
 		api.granted[0].Rules = append(api.granted[0].Rules, all())

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 )
@@ -188,7 +189,7 @@ func TestM4_ALeaseThatIsLostTooLong(t *testing.T) {
 			return nil
 		})
 		_, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		wantParts(t, result(), "leading: the Lease default/operator was lost, and the work under it has not stopped before it expired",
 			"reporter has not stopped in time:\n", "manager_test.stubborn")
@@ -218,11 +219,11 @@ func TestM5_TwoManagersDoNotMeet(t *testing.T) {
 			o.stop, o.result = start(t, m)
 			both[i] = o
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		both[0].stop()
 		ok(t, both[0].result())
 		put(both[1].api, "c")
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		both[1].stop()
 		ok(t, both[1].result())
 		if !slices.Equal(both[0].keys, []string{"a"}) || !slices.Equal(both[1].keys, []string{"b", "c"}) {
@@ -275,7 +276,7 @@ func TestReady(t *testing.T) {
 		m.Add(first)
 		m.Add(second)
 		stop, result := start(t, m)
-		pass(time.Hour)
+		testkit.Pass(time.Hour)
 		if isReady(m) {
 			t.Error("it is ready before its controllers are synced")
 		}
@@ -303,16 +304,16 @@ func TestALostTermIsFollowedByAnother(t *testing.T) {
 		})
 		m.Add(newFake("website", &d))
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d.mu.Lock()
 		d.events = nil
 		d.mu.Unlock()
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		slices.Sort(d.events)
 		d.want(t, "because true", "lead website ends")
 		api.Intercept(nil)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		slices.Sort(d.events[2:])
 		d.want(t, "because true", "lead website ends", "lead website starts", "leads")
 		stop()
@@ -373,7 +374,7 @@ func TestUserAgent(t *testing.T) {
 		m := newManager(api, elected)
 		configMaps(m, "website", slow)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		for _, r := range api.Requests() {

@@ -75,7 +75,7 @@ func TestM1_RequestsUnderWayAreAnsweredAtAStop(t *testing.T) {
 		answer := fetch(t, server, "https://x/held")
 		<-h.came
 		stop()
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		if status, body := get(t, plain(server), "https://x/held"); status != 0 || !strings.Contains(body, errUnplugged.Error()) {
 			t.Errorf("a new request is answered with %d %s", status, body)
 		}
@@ -175,7 +175,7 @@ func TestM1_AHealthCheckThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 			return nil
 		})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		get(t, health, "http://x/livez")
 		stop()
 		wantParts(t, result(), "the health server on wire has not stopped in time:\n", "manager_test.stubborn")
@@ -190,7 +190,7 @@ func TestM3_SilentConnections(t *testing.T) {
 		addHealth(m, serverOptions{Listener: w})
 		stop, result := start(t, m)
 		want(t, w.client(t), "http://x/livez", 200, "ok") // and stays connected
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		conn, err := w.dial(t.Context(), "", "")
 		testkit.NoError(t, err)
 		defer conn.Close()
@@ -237,7 +237,7 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 		}
 		m.Add(c)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
 		if status, _ := get(t, server, "https://x/page"); status != 0 {
@@ -284,7 +284,7 @@ func TestAServerThatEndsByItselfEndsRun(t *testing.T) {
 		m := newManager(newAPI(), nil)
 		addHealth(m, serverOptions{Listener: w})
 		_, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		w.Close()
 		wantParts(t, result(), "the health server on wire: nobody listens")
 	})
@@ -302,7 +302,7 @@ func TestHandlersThatPanic(t *testing.T) {
 		}))
 		s.Handle("GET /abort", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, server, "https://x/mad", 500, "the handler of GET /mad has failed; see the log")
 		for _, path := range []string{"late", "abort"} {
 			if status, body := get(t, server, "https://x/"+path); status != 0 {
@@ -326,7 +326,7 @@ func TestHandleWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s, _, server := serving(t, newAPI(), nil)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, server, "https://x/late", 404, "404 page not found")
 		s.Handle("/late", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 		want(t, server, "https://x/late", 200, "HTTP/2.0")
@@ -427,7 +427,7 @@ func TestM1_AStopUnderTraffic(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		began := time.Now()
 		stop()
 		ok(t, result())
@@ -464,7 +464,7 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 			if _, err := fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
-			pass(time.Second)
+			testkit.Pass(time.Second)
 			began := time.Now()
 			stop()
 			ok(t, result())
@@ -487,7 +487,7 @@ func TestM3_AMistakeOfHandleWhileARequestIsInFlight(t *testing.T) {
 		answer := fetch(t, server, "https://x/held")
 		<-h.came
 		s.Handle("/late", nil)
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		close(h.free)
 		if body := <-answer; body != "done" {
 			t.Errorf("the request is answered with %q", body)
@@ -498,10 +498,10 @@ func TestM3_AMistakeOfHandleWhileARequestIsInFlight(t *testing.T) {
 
 func TestAddServer_AfterRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log buffer
+		var log testkit.Buffer
 		m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
 		addServer(m, serverOptions{Name: "late server"})

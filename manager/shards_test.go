@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
@@ -83,9 +84,9 @@ func TestShards_AMemberWorksUntilItHasGivenUpItsSlots(t *testing.T) {
 		m := newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = g })
 		m.Add(newFake("website", d))
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		d.note("all slots have other owners")
 		close(g.drained)
 		ok(t, result())
@@ -111,7 +112,7 @@ func TestM3_TheGraceTimeOfShardsCountsFromTheStop(t *testing.T) {
 		}
 		m.Add(hangs)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		began := time.Now()
 		stop()
 		ok(t, result())
@@ -151,7 +152,7 @@ func TestShards_AreNoDefaultOfControllers(t *testing.T) {
 
 // TestShards_TheLogHasMembers: no line is about one leader.
 func TestShards_TheLogHasMembers(t *testing.T) {
-	var log buffer
+	var log testkit.Buffer
 	g := &fakeGroup{}
 	newManager(newAPI(), func(o *manager.Options) {
 		o.LeaderElection, o.Logger = g, slog.New(slog.NewTextHandler(&log, nil))
@@ -192,7 +193,7 @@ func TestP1_ARollingUpdateThatRenamesTheLease(t *testing.T) {
 			})
 			m.Add(newFake("website", &diary{}))
 			stop, result := start(t, m)
-			pass(10 * time.Second)
+			testkit.Pass(10 * time.Second)
 			return replica{m, c, stop, result}
 		}
 		owns := func(r replica) int { return len(statusOf(r.Manager).Owned) }
@@ -206,14 +207,14 @@ func TestP1_ARollingUpdateThatRenamesTheLease(t *testing.T) {
 			wantLine(t, renamed[i].probe, "[+]leader-election-website-operator ok")
 			wantLine(t, renamed[i].probe, "[+]shards-website-operator ok: members of the group operator of the same program (test) work: "+
 				"was the group's Lease renamed? Stop the replicas with the old name; give two programs two names")
-			pass(time.Minute)
+			testkit.Pass(time.Minute)
 			if n := owns(renamed[0]) + owns(renamed[i]); n != 0 {
 				t.Errorf("%d slots have two owners", n)
 			}
 			old[i].stop()
 			ok(t, old[i].result())
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if a, b := owns(renamed[0]), owns(renamed[1]); a != 128 || b != 128 {
 			t.Errorf("the new replicas own %d and %d slots", a, b)
 		}

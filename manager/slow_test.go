@@ -93,7 +93,7 @@ func TestM3_SlowClientsHoldNoStop(t *testing.T) {
 			return nil
 		})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var clients sync.WaitGroup
 		kinds := slowClients()
 		for i := range 100 {
@@ -105,7 +105,7 @@ func TestM3_SlowClientsHoldNoStop(t *testing.T) {
 			testkit.NoError(t, err)
 			clients.Go(func() { kind.run(conn) })
 		}
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
 		if took := time.Since(last); took > time.Second {
@@ -127,7 +127,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 						w = server
 					}
 					stop, result := start(t, m)
-					pass(time.Second)
+					testkit.Pass(time.Second)
 					conn, err := w.dial(t.Context(), "", "")
 					testkit.NoError(t, err)
 					done := make(chan struct{})
@@ -135,7 +135,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 						defer close(done)
 						kind.run(conn)
 					}()
-					pass(after)
+					testkit.Pass(after)
 					began := time.Now()
 					stop()
 					ok(t, result())
@@ -154,7 +154,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, health, server := slowable(t, nil)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		for _, kind := range slowClients() {
 			w := health
 			if kind.tls {
@@ -186,7 +186,7 @@ func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 			}
 		}))
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
 			for _, sent := range []string{"", "body"} {
 				resp, err := c.Post("https://x/long", "text/plain", strings.NewReader(sent))
@@ -215,7 +215,7 @@ func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 			fmt.Fprint(w, len(sent), err, strings.Repeat("x", 1<<20))
 		}))
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var all sync.WaitGroup
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
 			all.Go(func() {
@@ -234,7 +234,7 @@ func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 		<-came
 		<-came
 		stop()
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		close(free)
 		all.Wait()
 		ok(t, result())
@@ -245,7 +245,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, _, server := slowable(t, nil)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		for _, c := range []*http.Client{server.client(t), plain(server.client(t))} {
 			// The client must know the server's limit before it sends much: the wire has no buffer,
 			// and either would wait for the other to read.
@@ -282,7 +282,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		h := newHeld()
 		s.Handle("/held", h)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		answer := fetch(t, plain(server.client(t)), "https://x/held")
 		<-h.came
 		for _, w := range []*wire{health, server} {
@@ -326,14 +326,14 @@ func TestConnectionsThatWaitForTheirClientsAreDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _, _, server := slowable(t, nil)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		var clients sync.WaitGroup
 		for range 300 {
 			conn, err := server.dial(t.Context(), "", "")
 			testkit.NoError(t, err)
 			clients.Go(func() { trickler{"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", true}.run(conn) })
 		}
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		for range 3 {
 			want(t, plain(server.client(t)), "https://x/locked", 401, "send the token of a ServiceAccount: Authorization: Bearer TOKEN")
 		}
@@ -356,7 +356,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 			taken <- conn
 		}))
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		raw, err := server.dial(t.Context(), "", "")
 		testkit.NoError(t, err)
 		client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
@@ -366,7 +366,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		}
 		conn := <-taken
 		defer conn.Close()
-		pass(10 * time.Minute)
+		testkit.Pass(10 * time.Minute)
 		stop()
 		ok(t, result())
 		go func() { _, _ = io.WriteString(client, "hello\n") }()

@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -46,7 +47,7 @@ func TestInformers_OfAllClusters(t *testing.T) {
 		c.Watch(source.Kind(cache.For[*corev1.Secret](west.Cache()), handler.Self()))
 		m.Add(c)
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		kinds := ""
 		for _, s := range m.Informers() {
 			kinds += fmt.Sprint(s.Kind, " ", s.Phase, "; ")

@@ -25,6 +25,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -358,7 +359,7 @@ func (x *tangle) run() {
 	}
 	close(x.free)
 	others.Wait()
-	pass(time.Minute)
+	testkit.Pass(time.Minute)
 	if n := x.api.Watches(); n != 0 {
 		t.Errorf("%d watches are open", n)
 	}

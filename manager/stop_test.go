@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -57,7 +58,7 @@ func TestM1_WhatDoesNotStopIsNamedWithItsStack(t *testing.T) {
 			return nil
 		})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		began := time.Now()
 		stop()
 		err := result()
@@ -86,7 +87,7 @@ func TestM1_AStuckReconcileIsNamedWithItsStack(t *testing.T) {
 					return controller.Result{}, nil
 				})
 				stop, result := start(t, m)
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				began := time.Now()
 				stop()
 				err := result()
@@ -112,7 +113,7 @@ func TestM1_IdleConnectionsAreClosed(t *testing.T) {
 		cfg.Transport = l
 		m := manager.New(cfg, manager.Options{Name: "test", Logger: silent})
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if n := l.closed.Load(); n != 0 {
 			t.Errorf("closed %d times while it runs", n)
 		}
@@ -158,15 +159,15 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 			return err
 		})
 		stop, result := start(t, m)
-		pass(500 * time.Millisecond)
+		testkit.Pass(500 * time.Millisecond)
 		if isReady(m) || holder(api) != "" {
 			t.Error("it is ready, or leads, before its controllers are synced")
 		}
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		if !isReady(m) || holder(api) == "" {
 			t.Error("it is not ready, or does not lead, when its controllers are synced")
 		}
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		d.mu.Lock()
 		clear(d.events[:2]) // functions of one stage start in any order
 		clear(d.events[2:4])
@@ -230,7 +231,7 @@ func TestM3_StopInAnyPhase(t *testing.T) {
 				m := newManager(api, test.options)
 				configMaps(m, "website", test.reconcile)
 				stop, result := start(t, m)
-				pass(test.after)
+				testkit.Pass(test.after)
 				if test.late != nil {
 					test.late(api)
 				}
@@ -284,7 +285,7 @@ func TestM3_TheReconcileLearnsWhyItIsCancelled(t *testing.T) {
 			return controller.Result{}, ctx.Err()
 		})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stopped = time.Now()
 		stop()
 		ok(t, result())
@@ -329,7 +330,7 @@ func TestStop_TheLogSaysWhy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log buffer
+				var log testkit.Buffer
 				m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 				m.AddEverywhere("slow", func(ctx context.Context) error {
 					<-ctx.Done()

@@ -38,7 +38,7 @@ func TestM1_AStreamGoesOnWithinTheGraceTime(t *testing.T) {
 						}
 					}))
 					stop, result := start(t, m)
-					pass(time.Second)
+					testkit.Pass(time.Second)
 					c := server.client(t)
 					if proto == 1 {
 						c = plain(c)

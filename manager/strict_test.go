@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -25,7 +26,7 @@ func TestLog_AStrictRefusalIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI()
 		put(api, "a")
-		var out lines
+		var out testkit.Buffer
 		m := newManager(api, func(o *manager.Options) {
 			elected(o)
 			o.Logger, o.RequireTerm = slog.New(slog.NewTextHandler(&out, nil)), true
@@ -35,11 +36,11 @@ func TestLog_AStrictRefusalIsLoggedOnce(t *testing.T) {
 			return controller.Result{}, controller.Terminal(err)
 		})
 		stop, result := start(t, m)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		stop()
 		ok(t, result())
 		var found []string
-		for line := range strings.Lines(out.text.String()) {
+		for line := range strings.Lines(out.String()) {
 			if strings.Contains(line, "configmaps") {
 				found = append(found, line)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -68,7 +69,7 @@ func TestL5_ALeaderWhoseRequestsHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeaf(newAPI())
 		var lost atomic.Pointer[time.Time]
-		var log buffer
+		var log testkit.Buffer
 		m, c := healthy(t, d, func(o *manager.Options) {
 			elected(o)
 			leaseIn(o).Identity = "a"
@@ -77,21 +78,21 @@ func TestL5_ALeaderWhoseRequestsHang(t *testing.T) {
 		})
 		configMaps(m, "website", idle)
 		stop, result := start(t, m)
-		pass(3 * time.Second)
+		testkit.Pass(3 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
 		began := time.Now()
 		d.on.Store(true)
-		pass(7 * time.Second) // it renews at 4 s, and the answer may take 5 s
+		testkit.Pass(7 * time.Second) // it renews at 4 s, and the answer may take 5 s
 		notReady(t, c, "[-]leader-election-operator failed: no answer to a request for the Lease default/operator since 2000-01-01T00:00:04Z")
 		want(t, c, "http://x/livez", 200, "ok")
 		if text := log.String(); !strings.Contains(text, "the lease was not renewed") || lost.Load() != nil {
 			t.Errorf("before the loss at %s, the log is\n%s", lost.Load(), text)
 		}
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		if at := lost.Load(); at == nil || at.Sub(began) != 11*time.Second || !strings.Contains(log.String(), "the lease is lost") {
 			t.Errorf("the loss is reported at %s, want 11s after %s; the log is\n%s", at, began, log.String())
 		}
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		if status, says := get(t, c, "http://x/livez"); status != 500 ||
 			!strings.Contains(says, "[-]leader-election-operator failed: a request for the Lease default/operator has not returned since 2000-01-01T00:00:04Z") {
 			t.Errorf("/livez is %d:\n%s", status, says)
@@ -100,7 +101,7 @@ func TestL5_ALeaderWhoseRequestsHang(t *testing.T) {
 			t.Errorf("%d lines about one cause:\n%s", n, log.String())
 		}
 		d.mend()
-		pass(3 * time.Second)
+		testkit.Pass(3 * time.Second)
 		want(t, c, "http://x/livez", 200, "ok")
 		want(t, c, "http://x/readyz", 200, "ok")
 		if !strings.HasSuffix(strings.TrimSpace(log.String()), "a health check has recovered\" path=/readyz check=leader-election-operator") || strings.Count(log.String(), "msg=leading") != 2 {
@@ -122,9 +123,9 @@ func TestM1_AStopWhileALeaseRequestHangs(t *testing.T) {
 				configMaps(m, "website", idle)
 				d.on.Store(before == 0)
 				stop, result := start(t, m)
-				pass(before)
+				testkit.Pass(before)
 				d.on.Store(true)
-				pass(2 * time.Second)
+				testkit.Pass(2 * time.Second)
 				began := time.Now()
 				stop()
 				wantParts(t, result(), "leading: ", "a request for the Lease default/operator has not returned since", "manager_test.(*deaf).RoundTrip")
@@ -166,11 +167,11 @@ func TestNotReady_BeforeTheLeaseHasAnswered(t *testing.T) {
 				configMaps(m, "website", idle)
 				stop, result := start(t, m)
 				for _, after := range []time.Duration{0, time.Millisecond, 4 * time.Second, time.Second, 15 * time.Second} {
-					pass(after)
+					testkit.Pass(after)
 					notReady(t, c, "[-]leader-election-operator failed: ")
 				}
 				mend()
-				pass(10 * time.Second)
+				testkit.Pass(10 * time.Second)
 				want(t, c, "http://x/readyz", 200, "ok")
 				stop()
 				ok(t, result())
@@ -194,11 +195,11 @@ func TestNotReady_SaysWhatItWaitsFor(t *testing.T) {
 		unsynced.synced = make(chan struct{})
 		m.Add(unsynced)
 		stop, result := start(t, m)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/readyz/leader-election-operator", 500,
 			"[-]leader-election-operator failed: this replica does not campaign for the Lease default/operator before its controllers are synced")
 		close(unsynced.synced)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		want(t, c, "http://x/readyz/leader-election-operator", 500,
 			"[-]leader-election-operator failed: no request for the Lease default/operator has been answered yet")
 		stop()
@@ -214,13 +215,13 @@ func TestReady_AStandbyWithItsFirstAnswer(t *testing.T) {
 		leader := newManager(api, elected)
 		configMaps(leader, "website", idle)
 		stopLeader, leaderEnds := start(t, leader)
-		pass(3 * time.Second)
+		testkit.Pass(3 * time.Second)
 		m, c := healthy(t, api, elected)
 		configMaps(m, "website", idle)
 		without, other := healthy(t, api, elected)
 		stop, result := start(t, m)
 		stopOther, otherEnds := start(t, without)
-		pass(time.Millisecond)
+		testkit.Pass(time.Millisecond)
 		want(t, c, "http://x/readyz", 200, "ok")
 		want(t, other, "http://x/readyz", 200, "ok")
 		for _, stop := range []func(){stop, stopOther, stopLeader} {
@@ -242,10 +243,10 @@ func TestReady_WhileTheAPIServerIsDown(t *testing.T) {
 				m, c := healthy(t, api, elected)
 				configMaps(m, "website", idle)
 				stop, result := start(t, m)
-				pass(3 * time.Second)
+				testkit.Pass(3 * time.Second)
 				want(t, c, "http://x/readyz", 200, "ok")
 				api.Intercept(fail)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if status, says := get(t, c, "http://x/readyz?verbose"); status != 200 || !strings.Contains(says, "[+]leader-election-operator ok: ") {
 					t.Errorf("/readyz is %d\n%s", status, says)
 				}

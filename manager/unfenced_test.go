@@ -4,11 +4,9 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,21 +16,10 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/term"
 )
-
-// lines is a buffer for several goroutines.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
 
 // TestL2_WritesWithoutATermAreInTheLog: once for each resource, and only with leader election.
 func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
@@ -44,7 +31,7 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := newAPI()
 				put(api, "a")
-				var out lines
+				var out testkit.Buffer
 				m := newManager(api, func(o *manager.Options) {
 					o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 					if test.options != nil {
@@ -61,11 +48,11 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 					return controller.Result{}, nil
 				})
 				stop, result := start(t, m)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				stop()
 				ok(t, result())
-				if n := strings.Count(out.text.String(), "a write without a term of leadership"); n != test.want {
-					t.Errorf("%d lines, want %d:\n%s", n, test.want, out.text.String())
+				if n := strings.Count(out.String(), "a write without a term of leadership"); n != test.want {
+					t.Errorf("%d lines, want %d:\n%s", n, test.want, out.String())
 				}
 			})
 		})

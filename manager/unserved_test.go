@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -49,11 +50,11 @@ func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
 			stop, result := start(t, m)
 			stops, results, probes = append(stops, stop), append(results, result), append(probes, c)
 		}
-		pass(50 * time.Second)
+		testkit.Pass(50 * time.Second)
 		if all := eventsOf(t, api); len(all) != 0 {
 			t.Errorf("%d events before a minute", len(all))
 		}
-		pass(5 * time.Minute)
+		testkit.Pass(5 * time.Minute)
 		all := eventsOf(t, api)
 		if len(all) != 1 || all[0].Type != "Warning" || all[0].Reason != "SlotsUnserved" || all[0].Regarding.Kind != "Lease" ||
 			all[0].Regarding.Name != "operator" || all[0].Regarding.UID == "" ||
@@ -64,7 +65,7 @@ func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
 			wantLine(t, c, "[+]shards-operator ok: 256 slots (0-255) are not served for 5m50s: old holds the group's Lease; the group waits until it is released")
 		}
 		api.Put(sim.Leases, leaseHeldBy("", 1))
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		all = eventsOf(t, api)
 		if len(all) != 2 || all[0].Reason == all[1].Reason {
 			t.Fatalf("the events are %+v", all)
@@ -95,11 +96,11 @@ func TestShards_NotReadyWithoutTheGroup(t *testing.T) {
 		m, c := healthy(t, api, sharded)
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
-		pass(time.Second)
-		pass(4 * time.Second)
+		testkit.Pass(time.Second)
+		testkit.Pass(4 * time.Second)
 		want(t, c, "http://x/readyz/shards-operator", 500, "[-]shards-operator failed: the group's Lease could not be read yet; let the replica list and watch Leases in its namespace")
 		forbidden.Store(false)
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		want(t, c, "http://x/readyz/shards-operator", 200, "ok")
 		stop()
 		ok(t, result())
@@ -123,7 +124,7 @@ func TestShards_HooksOfTheManager(t *testing.T) {
 		})
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
-		pass(5 * time.Second)
+		testkit.Pass(5 * time.Second)
 		if adopted != 2*256 || len(statusOf(m).Owned) != 256 {
 			t.Errorf("the hooks count %d slots; the group has %+v", adopted, statusOf(m))
 		}
@@ -145,7 +146,7 @@ func TestShards_NotReadyBeforeItHasJoined(t *testing.T) {
 			stop, result := start(t, former)
 			stops, results = append(stops, stop), append(results, result)
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		d := newDeaf(api)
 		d.of = "fieldSelector" // the watch of the group's Lease: it has a Lease of its own
 		d.on.Store(true)
@@ -153,12 +154,12 @@ func TestShards_NotReadyBeforeItHasJoined(t *testing.T) {
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
 		for range 3 {
-			pass(time.Second)
+			testkit.Pass(time.Second)
 			want(t, c, "http://x/readyz/leader-election-operator", 200, "ok")
 			notReady(t, c, "[-]shards-operator failed: ")
 		}
 		d.mend()
-		pass(10 * time.Second)
+		testkit.Pass(10 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
 		if s := statusOf(m); len(s.Members) != 3 {
 			t.Errorf("the group is %+v, want 3 members", s)
@@ -193,17 +194,17 @@ func TestShards_ReadyAtOnce(t *testing.T) {
 				former := newManager(api, c.former)
 				former.Add(newFake("website", &diary{}))
 				stopFormer, formerEnds := start(t, former)
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				m, probes := healthy(t, api, sharded)
 				m.Add(newFake("website", &diary{}))
 				stop, result := start(t, m)
-				pass(2 * time.Second)
+				testkit.Pass(2 * time.Second)
 				if status, says := get(t, probes, "http://x/readyz?verbose"); status != 200 || !strings.Contains(says, c.line) {
 					t.Errorf("/readyz is %d, want 200 and %q:\n%s", status, c.line, says)
 				}
 				stopFormer()
 				ok(t, formerEnds())
-				pass(time.Minute)
+				testkit.Pass(time.Minute)
 				if s := statusOf(m); len(s.Owned) != 256 {
 					t.Errorf("the group is %+v, want all slots", s)
 				}

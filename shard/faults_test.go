@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,7 +41,7 @@ type special struct {
 	o     shard.Options
 	lasts time.Duration                                  // LeaseDuration; 0: the default
 	wrap  func(next http.RoundTripper) http.RoundTripper // or nil
-	log   *buffer                                        // or nil
+	log   *testkit.Buffer                                // or nil
 }
 
 func (f *fleet) startSpecial(s special) *replica {
@@ -69,7 +68,7 @@ func (f *fleet) startSpecial(s special) *replica {
 }
 
 // lines returns how many lines of a log have a text.
-func lines(log *buffer, text string) int { return strings.Count(log.String(), text) }
+func lines(log *testkit.Buffer, text string) int { return strings.Count(log.String(), text) }
 
 // member returns the name of a replica's own Lease.
 func (r *replica) member(t *testing.T) string {
@@ -163,7 +162,7 @@ func TestP2_MoreMembersThanSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.record(l, text)
-		var log buffer
+		var log testkit.Buffer
 		late := f.startSpecial(special{name: "late", log: &log})
 		keep := func(d time.Duration) (counts map[string]int) {
 			for until := time.Now().Add(d); time.Now().Before(until); {
@@ -212,7 +211,7 @@ func TestP1_AnotherFormat(t *testing.T) {
 		older := f.puppet("web-older")
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
 		l = f.record(l, sealed(`{"format":0,"by":"hash","members":{"web-older":1},"slots":"all"`))
-		var log buffer
+		var log testkit.Buffer
 		a := f.startSpecial(special{name: "a", log: &log})
 		for range 24 {
 			f.api.Put(sim.Leases, internallease.Held(older.Lease, *older.Spec.HolderIdentity, 15*time.Second, time.Now()))
@@ -296,9 +295,9 @@ func TestP2_AWebhookEditsTheAssignment(t *testing.T) {
 				on, writes := &atomic.Bool{}, &atomic.Int32{}
 				on.Store(!later)
 				wrap := func(rt http.RoundTripper) http.RoundTripper { return editor{rt, on, writes} }
-				logs := map[string]*buffer{}
+				logs := map[string]*testkit.Buffer{}
 				for _, name := range []string{"a", "b", "c", "d"} {
-					logs[name] = &buffer{}
+					logs[name] = &testkit.Buffer{}
 					f.startSpecial(special{name: name, wrap: wrap, log: logs[name]})
 				}
 				if later {
@@ -380,7 +379,7 @@ func TestP2_ASlotCacheThatHangs(t *testing.T) {
 		defer f.end()
 		kb := newSlotCache()
 		defer kb.block()()
-		var log buffer
+		var log testkit.Buffer
 		a := f.start("a", shard.Options{SlotCache: newSlotCache()})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
 		b := f.startSpecial(special{name: "b", o: shard.Options{SlotCache: kb}, log: &log})
@@ -536,22 +535,4 @@ func unserved(r *replica) (all shard.SlotList, since time.Time) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all), since
-}
-
-// buffer is a strings.Builder for several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // named makes a replica of a program, in the group of a Lease.
-func (f *fleet) named(name, group, program string, log *buffer) *replica {
+func (f *fleet) named(name, group, program string, log *testkit.Buffer) *replica {
 	f.t.Helper()
 	r := &replica{t: f.t, name: name, done: make(chan error, 1)}
 	cfg := f.api.Config()
@@ -42,7 +42,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 	for program, waits := range map[string]bool{"web-operator": true, "another": false} {
 		t.Run(program, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log buffer
+				var log testkit.Buffer
 				f := newFleet(t)
 				old := f.named("old", "web", "web-operator", &log)
 				time.Sleep(time.Minute)
@@ -79,7 +79,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 // TestP1_ARenamedLeaseOfCrashedMembers: they are waited for together, and once.
 func TestP1_ARenamedLeaseOfCrashedMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log buffer
+		var log testkit.Buffer
 		f := newFleet(t)
 		defer f.end()
 		for _, name := range []string{"a", "b", "c"} {
@@ -114,7 +114,7 @@ func TestM1_AStopWhileALeaseIsRenamed(t *testing.T) {
 	for name, hangs := range map[string]bool{"answers": false, "hangs": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log buffer
+				var log testkit.Buffer
 				f := newFleet(t)
 				defer f.end()
 				f.named("old", "web", "web-operator", &log)

@@ -246,7 +246,7 @@ func TestSlots_String(t *testing.T) {
 }
 
 // logged runs replicas whose log goes to a text.
-func (f *fleet) logged(to *buffer, name string, o shard.Options) *replica {
+func (f *fleet) logged(to *testkit.Buffer, name string, o shard.Options) *replica {
 	log := slog.New(slog.NewTextHandler(to, nil))
 	r := f.make(name, o)
 	f.runIn(logr.NewContextWithSlogLogger(context.Background(), log), r)
@@ -258,7 +258,7 @@ func TestLog_SaysEachReasonOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		var log buffer
+		var log testkit.Buffer
 		_, stop := f.leader("old", &replica{})
 		defer stop()
 		time.Sleep(time.Second)
@@ -296,7 +296,7 @@ func TestLog_FailingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		var log buffer
+		var log testkit.Buffer
 		forbidden := false
 		f.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if forbidden && r.Name == "web" && r.Verb == "update" {
@@ -323,7 +323,7 @@ func TestP2_SlotsOfOtherSettingsAreServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t)
 		defer f.end()
-		var log buffer
+		var log testkit.Buffer
 		old := f.logged(&log, "old", shard.Options{Partitioner: shard.ByNamespace()})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		var w witness

@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
@@ -359,7 +360,7 @@ func TestGroup_MissingRights(t *testing.T) {
 				cause := fmt.Errorf("User \"web\" cannot %s resource \"leases\"", verb)
 				of := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 				f.api.Add(fault.Rule{Match: fault.Match{Verbs: []string{verb}}, Refuse: apierrors.NewForbidden(of, "", cause)})
-				var log buffer
+				var log testkit.Buffer
 				r := f.startSpecial(special{name: "a", log: &log})
 				f.pass(time.Minute)
 				if n := len(r.Status().Owned); n != want.owned || !strings.Contains(log.String(), want.line) ||

@@ -4,14 +4,12 @@
 package webhook_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -246,26 +244,8 @@ func websitePolicies(expression string) []client.Object {
 	}
 }
 
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // run runs webhooks with a user's configuration until stop is called.
-func (c *realCluster) run(hooks *webhook.Webhooks, cfg *rest.Config) (log *lines, stop func()) {
+func (c *realCluster) run(hooks *webhook.Webhooks, cfg *rest.Config) (log *testkit.Buffer, stop func()) {
 	c.t.Helper()
 	if err := hooks.Validate(); err != nil {
 		c.t.Fatal(err)
@@ -274,7 +254,7 @@ func (c *realCluster) run(hooks *webhook.Webhooks, cfg *rest.Config) (log *lines
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	log = &lines{}
+	log = &testkit.Buffer{}
 	ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(c.t.Context(), slog.New(slog.NewTextHandler(log, nil))))
 	rec := events.New(cl, events.Options{Name: "website-operator"})
 	recorded, done := make(chan error, 1), make(chan error, 1)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,6 +22,7 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -32,14 +32,14 @@ type troubles struct {
 	*leaderelection.Elector
 	told chan error
 	led  chan struct{}
-	log  *spyLog
+	log  *testkit.Buffer
 	stop context.CancelFunc
 	end  chan error
 }
 
 func newTroubles(ctx context.Context, cfg *rest.Config, namespace string) *troubles {
 	GinkgoHelper()
-	t := &troubles{told: make(chan error, 100), led: make(chan struct{}, 1), log: &spyLog{}, end: make(chan error, 1)}
+	t := &troubles{told: make(chan error, 100), led: make(chan struct{}, 1), log: &testkit.Buffer{}, end: make(chan error, 1)}
 	var err error
 	t.Elector, err = leaderelection.New(cfg, leaderelection.Options{
 		Lease: "operator", Namespace: namespace, LeaseDuration: 3 * time.Second,
@@ -73,26 +73,6 @@ func (t *troubles) recovers(ctx context.Context) {
 	Eventually(ctx, t.led).Should(BeClosed())
 	t.stop()
 	Eventually(ctx, t.end).Should(Receive(BeNil()))
-}
-
-// spyLog keeps the log.
-type spyLog struct {
-	mu  sync.Mutex // guards all
-	all strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *spyLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-// String returns the whole log.
-func (l *spyLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
 }
 
 // hosted is a party with client-go's elector and an observed lock.

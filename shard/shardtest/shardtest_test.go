@@ -27,6 +27,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -137,14 +138,14 @@ func (f *fleet) start(member string, p plan) *replica {
 
 // check makes all keys due once, after time to settle, and checks them.
 func (f *fleet) check(keys ...name) error {
-	pass(2 * time.Minute)
+	testkit.Pass(2 * time.Minute)
 	f.record.Reset()
 	for _, r := range f.all {
 		if err := r.control.RequeueAll(f.t.Context()); err != nil {
 			f.t.Error(err)
 		}
 	}
-	pass(time.Minute)
+	testkit.Pass(time.Minute)
 	return f.record.Check(keys...)
 }
 
@@ -152,11 +153,6 @@ func (f *fleet) end() {
 	for _, r := range f.all {
 		r.stop()
 	}
-}
-
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
 }
 
 func wantError(t *testing.T, err error, want ...string) {
@@ -179,7 +175,7 @@ func TestP1_OneMemberReconcilesAKey(t *testing.T) {
 		var c *replica
 		random := rand.New(rand.NewPCG(1, 2))
 		for at := range 400 { // 200 s
-			pass(500 * time.Millisecond)
+			testkit.Pass(500 * time.Millisecond)
 			for range 5 {
 				if o := nameOf(random.IntN(100)); !f.api.Remove(sim.ConfigMaps, o.Namespace, o.Name) {
 					f.put(o)

@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const serverName = "website-webhook.website-system.svc"
@@ -83,7 +84,7 @@ type world struct {
 	server  *sim.Server
 	api     *client.Client
 	secrets *client.Handle[*corev1.Secret]
-	logs    buffer
+	logs    testkit.Buffer
 	hooks   *hook.Hook
 	lag     time.Duration // how long an API server may use a bundle that was replaced
 
@@ -310,22 +311,4 @@ func (w *world) checkNoKeys(secrets ...*corev1.Secret) {
 			}
 		}
 	}
-}
-
-// buffer is a bytes.Buffer for several goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

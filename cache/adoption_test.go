@@ -80,20 +80,20 @@ func (k *keys) take() string {
 // TestAdopt_UnitTest: a controller runs on informers of a fake clientset, without a server.
 func TestAdopt_UnitTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clientset := fake.NewClientset(configMap("a"))
+		clientset := fake.NewClientset(testkit.ConfigMap("a"))
 		c := cache.New(nil, cache.Options{})
 		f := factory.New(c, clientset)
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		var got keys
 		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		ctl.Watch(source.Kind(maps, handler.Self()))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
 		synctest.Wait()
 		if got := got.take(); got != "default/a" {
 			t.Errorf("reconciled %q", got)
 		}
-		if _, err := clientset.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("b"), metav1.CreateOptions{}); err != nil {
+		if _, err := clientset.CoreV1().ConfigMaps("default").Create(t.Context(), testkit.ConfigMap("b"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -107,7 +107,7 @@ func TestAdopt_UnitTest(t *testing.T) {
 // Its source is ready by its own handler (S1). After the release, the host's handlers continue.
 func TestAdopt_HostsFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clientset := fake.NewClientset(configMap("a"))
+		clientset := fake.NewClientset(testkit.ConfigMap("a"))
 		host := informers.NewSharedInformerFactory(clientset, 0)
 		informer := host.Core().V1().ConfigMaps().Informer()
 		var seen sync.Map
@@ -119,7 +119,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		src := source.Kind(maps, handler.Self())
 		ctl.Watch(src)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		stopController := run(ctl.Run)
 		defer stopController()
 		time.Sleep(time.Minute)
@@ -137,10 +137,10 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; does not report failures): synced" || s.Objects != 1 || s.Lists != 0 {
 			t.Errorf("got %s, %d objects, %d lists", s, s.Objects, s.Lists)
 		}
-		if obj, err := maps.Get(t.Context(), key("a")); err != nil || obj.Name != "a" {
+		if obj, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || obj.Name != "a" {
 			t.Errorf("got %v, %v", obj, err)
 		}
-		if _, err := maps.Get(t.Context(), key("b")); !apierrors.IsNotFound(err) {
+		if _, err := maps.Get(t.Context(), testkit.Key("b")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		stopController()
@@ -149,7 +149,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		if n := len(c.States()); n != 0 {
 			t.Errorf("%d informers after the release", n)
 		}
-		_, _ = clientset.CoreV1().ConfigMaps("default").Create(t.Context(), configMap("b"), metav1.CreateOptions{})
+		_, _ = clientset.CoreV1().ConfigMaps("default").Create(t.Context(), testkit.ConfigMap("b"), metav1.CreateOptions{})
 		synctest.Wait()
 		if _, ok := seen.Load("b"); !ok || informer.IsStopped() || got.take() != "" {
 			t.Error("the release took more than our own handlers")
@@ -160,11 +160,11 @@ func TestAdopt_HostsFactory(t *testing.T) {
 // TestAdopt_OutlivesTheCache: the host's informer, and handles of it, outlive the cache.
 func TestAdopt_OutlivesTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := informers.NewSharedInformerFactory(fake.NewClientset(configMap("a")), 0)
+		host := informers.NewSharedInformerFactory(fake.NewClientset(testkit.ConfigMap("a")), 0)
 		informer := host.Core().V1().ConfigMaps().Informer()
 		c := cache.New(nil, cache.Options{})
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		stop, stopHost := start(t, c), runs(informer)
+		stop, stopHost := testkit.Start(t, c.Run), runs(informer)
 		defer stopHost()
 		synced(t, maps)
 		stop()
@@ -175,7 +175,7 @@ func TestAdopt_OutlivesTheCache(t *testing.T) {
 		if err := maps.Stale(); err == nil || maps.State().Phase != hook.Stopped {
 			t.Errorf("after the end of the informer: %v, %s", err, maps.State())
 		}
-		if _, err := maps.Get(t.Context(), key("a")); err != nil {
+		if _, err := maps.Get(t.Context(), testkit.Key("a")); err != nil {
 			t.Errorf("the last known state: %v", err)
 		}
 		if _, err := maps.Subscribe(toolscache.ResourceEventHandlerFuncs{}); err == nil {
@@ -190,10 +190,10 @@ func TestAdopt_Indexes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sources := fcache.NewFakeControllerSource()
 		defer sources.Shutdown()
-		owned := configMap("a", "x")
+		owned := testkit.ConfigMap("a", "x")
 		owned.OwnerReferences = []metav1.OwnerReference{{UID: "1"}}
 		sources.Add(owned)
-		sources.Add(configMap("b", "y"))
+		sources.Add(testkit.ConfigMap("b", "y"))
 		informer := toolscache.NewSharedIndexInformer(sources, &corev1.ConfigMap{}, 0, toolscache.Indexers{})
 		byData := func(h *cache.Handle[*corev1.ConfigMap]) *cache.Index[*corev1.ConfigMap] {
 			return cache.NewIndex(h, "data", func(m *corev1.ConfigMap) []string { return []string{m.Data["data"]} })
@@ -232,7 +232,7 @@ func TestAdopt_Indexes(t *testing.T) {
 func TestAdopt_WrongType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const want = "the informer holds *v1.ConfigMap, not *v1.Secret"
-		host := informers.NewSharedInformerFactory(fake.NewClientset(configMap("a")), 0)
+		host := informers.NewSharedInformerFactory(fake.NewClientset(testkit.ConfigMap("a")), 0)
 		informer := host.Core().V1().ConfigMaps().Informer()
 		c := cache.New(nil, cache.Options{})
 		wrong := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
@@ -246,15 +246,15 @@ func TestAdopt_WrongType(t *testing.T) {
 		defer runs(informer)()
 		synced(t, wrong)
 		for name, read := range map[string]func() error{
-			"Get":   func() error { _, err := wrong.Get(t.Context(), key("a")); return err },
+			"Get":   func() error { _, err := wrong.Get(t.Context(), testkit.Key("a")); return err },
 			"List":  func() error { _, err := wrong.List(t.Context(), cache.ListOptions{}); return err },
-			"Owned": func() error { _, err := wrong.Shared().Get(t.Context(), key("a")); return err },
+			"Owned": func() error { _, err := wrong.Shared().Get(t.Context(), testkit.Key("a")); return err },
 		} {
 			if err := read(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s says %v", name, err)
 			}
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
 		synctest.Wait()
 		if s := wrong.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), want) {
@@ -263,11 +263,11 @@ func TestAdopt_WrongType(t *testing.T) {
 		if s := src.Status().State(); !strings.Contains(s.String(), want) || s.Dropped["not a *v1.Secret"] != 1 {
 			t.Errorf("the source says %s", s)
 		}
-		if obj, err := right.Get(t.Context(), key("a")); err != nil || right.Stale() != nil {
+		if obj, err := right.Get(t.Context(), testkit.Key("a")); err != nil || right.Stale() != nil {
 			t.Errorf("the handle of the right type: %v, %v, %v", obj, err, right.Stale())
 		}
 		late := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
-		if _, err := late.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), want) || c.Validate() == nil {
+		if _, err := late.Get(t.Context(), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), want) || c.Validate() == nil {
 			t.Errorf("a late one says %v, Validate %v", err, c.Validate())
 		}
 	})
@@ -311,7 +311,7 @@ func TestAdopt_Generated(t *testing.T) {
 		h := cache.Adopt[*Widget](cache.New(nil, cache.Options{}), toolscache.NewTypedSharedIndexInformer[*Widget](informer),
 			cache.AdoptOptions{Kind: kind, Scope: meta.RESTScopeNamespace})
 		defer runs(informer)()
-		obj, err := h.Get(t.Context(), key("a"))
+		obj, err := h.Get(t.Context(), testkit.Key("a"))
 		if err != nil || obj.Name != "a" {
 			t.Errorf("got %v, %v", obj, err)
 		}
@@ -340,7 +340,7 @@ func TestAdopt_Dynamic(t *testing.T) {
 		informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(resource).Informer()
 		h := cache.Adopt[*unstructured.Unstructured](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Kind: widget.GroupVersionKind()})
 		defer runs(informer)()
-		if obj, err := h.Get(t.Context(), key("a")); err != nil || obj.GetKind() != "Widget" {
+		if obj, err := h.Get(t.Context(), testkit.Key("a")); err != nil || obj.GetKind() != "Widget" {
 			t.Errorf("got %v, %v", obj, err)
 		}
 		if s := h.String(); !strings.HasPrefix(s, "Widget.v1.test.dev (unstructured, adopted") {
@@ -367,7 +367,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 		api := sim.NewServer()
 		c, _ := newCache(t, api)
 		asks := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		time.Sleep(time.Minute)
 		if _, err := asks.Namespaced(); err == nil {
 			t.Error("it is known of a kind that is not served")
@@ -388,7 +388,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 // TestAdopt_Owner: handler.Owner works with an adopted handle, without a server.
 func TestAdopt_Owner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		child := configMap("child")
+		child := testkit.ConfigMap("child")
 		yes := true
 		child.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "parent", UID: "1", Controller: &yes}}
 		c := cache.New(nil, cache.Options{})
@@ -398,7 +398,7 @@ func TestAdopt_Owner(t *testing.T) {
 		var got keys
 		ctl := controller.New("test", &got, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		ctl.Watch(source.Kind(maps, handler.Owner(deployments)))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
 		synctest.Wait()
 		if got := got.take(); got != "default/parent" {
@@ -411,11 +411,11 @@ func TestAdopt_Owner(t *testing.T) {
 func TestAdopt_Own(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		f := factory.New(c, nil)
 		own := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, own)
 		if s := own.State(); s.Lists != 1 || s.Scope != "" || api.Watches() != 1 {
 			t.Errorf("got %s, %d lists, %d watches", s, s.Lists, api.Watches())

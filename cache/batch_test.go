@@ -57,7 +57,7 @@ func TestL9_BatchesAndScopes(t *testing.T) {
 		api.Silence()
 		api.Put(sim.Pods, &corev1.Pod{ObjectMeta: named("there")})
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		web := labels.SelectorFromSet(labels.Set{"app": "web"})
 		for name, check := range map[string]struct {
 			scope cache.Scope
@@ -65,7 +65,7 @@ func TestL9_BatchesAndScopes(t *testing.T) {
 		}{
 			"all":        {cache.Scope{}, "behind"},
 			"namespaces": {cache.Scope{Namespaces: cache.NewSet("x", "default")}, "unclear"},
-			"a name":     {cache.Scope{Names: cache.NewSet(key("other"))}, "unclear"},
+			"a name":     {cache.Scope{Names: cache.NewSet(testkit.Key("other"))}, "unclear"},
 			"labels":     {cache.Scope{Labels: web}, "unclear"},
 			"fields":     {cache.Scope{Fields: fields.OneTermEqualSelector("spec.nodeName", "one")}, "unclear"},
 		} {
@@ -112,7 +112,7 @@ func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
 			put(name, "", true)
 		}
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"})})
 		synced(t, h)
 		d := declared(h)
@@ -164,7 +164,7 @@ func TestL9_DeletedObjects(t *testing.T) {
 		gone := api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("gone")}).GetUID()
 		marked := api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "marked", Finalizers: []string{"setpoint.dev/test"}}}).GetUID()
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		h, some := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"})})
 		synced(t, h)
 		synced(t, some)
@@ -197,7 +197,7 @@ func TestL9_ADeletedObjectComesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		h := cache.For[*corev1.ConfigMap](c)
 		synced(t, h)
 		d := declared(h)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS2_DeletedRightAfter: the delete of an undecodable object is not lost if its last known state
@@ -26,7 +27,7 @@ func TestS2_DeletedRightAfter(t *testing.T) {
 		h := cache.For[*Widget](c)
 		seen, e := subscribe(t, h)
 		defer seen.Close()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
 			api.Intercept(nil)
@@ -37,7 +38,7 @@ func TestS2_DeletedRightAfter(t *testing.T) {
 		}))
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) {
+		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		if got := e.take(); got != "add odd, delete odd" {
@@ -57,7 +58,7 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 				api.Put(widgets, widget("gone", "large"))
 				c, _ := widgetCache(t, api)
 				h := cache.For[*Widget](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, h)
 				relist := func() {
 					api.Put(widgets, widget("other", int64(1)))
@@ -74,13 +75,13 @@ func TestS9_UndecodableWhileListing(t *testing.T) {
 					})(r)
 				})
 				relist()
-				if _, err := h.Get(t.Context(), key("odd")); err == nil || apierrors.IsNotFound(err) {
+				if _, err := h.Get(t.Context(), testkit.Key("odd")); err == nil || apierrors.IsNotFound(err) {
 					t.Errorf("got %v; %s", err, h.State())
 				}
 				api.Remove(widgets, "default", "gone")
 				api.Intercept(a)
 				relist()
-				if _, err := h.Get(t.Context(), key("odd")); err == nil || apierrors.IsNotFound(err) || h.State().BrokenCount != 1 {
+				if _, err := h.Get(t.Context(), testkit.Key("odd")); err == nil || apierrors.IsNotFound(err) || h.State().BrokenCount != 1 {
 					t.Errorf("got %v; %s", err, h.State())
 				}
 			})
@@ -96,7 +97,7 @@ func TestS2_NoVersion(t *testing.T) {
 		api.Put(widgets, widget("a", int64(1)))
 		c, _ := widgetCache(t, api)
 		h := cache.For[*Widget](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
 			api.Intercept(nil)
@@ -105,7 +106,7 @@ func TestS2_NoVersion(t *testing.T) {
 		}))
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if _, err := h.Get(t.Context(), key("a")); !apierrors.IsNotFound(err) {
+		if _, err := h.Get(t.Context(), testkit.Key("a")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v; %s", err, h.State())
 		}
 	})
@@ -117,10 +118,10 @@ func TestS6_Churn(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("fails", func(*corev1.ConfigMap) { panic("it fails") })})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for n := range 100 {
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", n)))
 			api.Remove(sim.ConfigMaps, "default", fmt.Sprint("m", n))
 		}
 		synctest.Wait()

@@ -93,15 +93,15 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("first"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("first"))
 				c, _ := newCache(t, api)
 				b := &blocked{release: make(chan struct{})}
 				waiting, synced := add(t, api, c, b)
-				stop := start(t, c)
+				stop := testkit.Start(t, c.Run)
 				synctest.Wait()
 				filler := strings.Repeat("x", 24<<10)
 				put := func(i int) {
-					m := configMap("busy", fmt.Sprint(i))
+					m := testkit.ConfigMap("busy", fmt.Sprint(i))
 					m.Data["filler"] = filler // the server's history shares it
 					api.Put(sim.ConfigMaps, m)
 				}

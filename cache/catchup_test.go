@@ -64,7 +64,7 @@ func caughtUp(t *testing.T, what string, c interface{ CatchUp(context.Context) e
 func TestS10_CatchUp(t *testing.T) {
 	const lag, takes = 10 * time.Second, time.Second
 	put := func(api *sim.Server, name string, data ...string) {
-		api.Put(sim.ConfigMaps, configMap(name, data...))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap(name, data...))
 	}
 	relist := func(change func(api *sim.Server)) func(api *sim.Server) {
 		return func(api *sim.Server) {
@@ -101,7 +101,7 @@ func TestS10_CatchUp(t *testing.T) {
 				e := &slowEvents{takes: takes}
 				s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
 				testkit.NoError(t, err)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				defer s.Close()
 				caughtUp(t, "at the start", s, e, 2*takes)
 				test(t, api, s, e)
@@ -149,7 +149,7 @@ func TestS10_CatchUp(t *testing.T) {
 				e := &slowEvents{takes: time.Minute}
 				s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
 				testkit.NoError(t, err)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				defer s.Close()
 				caughtUp(t, "at the start", s, e, 2*e.takes)
 				relist(change)(api)
@@ -175,15 +175,15 @@ func TestS10_CatchUp(t *testing.T) {
 func TestS10_CreatedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		e := &slowEvents{takes: time.Second}
 		s, err := cache.For[*corev1.ConfigMap](c).Subscribe(e.handler())
 		testkit.NoError(t, err)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer s.Close()
 		caughtUp(t, "at the start", s, e, time.Second)
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		api.Remove(sim.ConfigMaps, "default", "b")
 		synctest.Wait()
 		if told := caughtUp(t, "both are on their way", s, e, 2*time.Second); told != "add b, delete b" {
@@ -200,12 +200,12 @@ func TestS10_Handle(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		api.Lag(10 * time.Second)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		caughtUp(t, "a late event", maps, &events{}, 10*time.Second)
-		if _, err := maps.Get(t.Context(), key("a")); err != nil {
+		if _, err := maps.Get(t.Context(), testkit.Key("a")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -217,11 +217,11 @@ func TestS10_GoneMeanwhile(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		api.Intercept(onWatch(refuse))
 		api.CutWatches()
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		time.AfterFunc(10*time.Second, func() {
 			api.Remove(sim.ConfigMaps, "default", "a")
 			api.Expire() // the watch misses both
@@ -261,7 +261,7 @@ func TestS10_Trouble(t *testing.T) {
 			return func() {
 				api.Intercept(onWatch(forbid))
 				api.CutWatches()
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 			}
 		}, []string{"ConfigMap.v1 is failing", "no right to watch", "does not show the write of default/b at 3", "too late"}},
 		"refused": {func(api *sim.Server) func() { return func() { api.Intercept(refuse) } }, []string{"cannot list", "refused", "too late"}},
@@ -273,10 +273,10 @@ func TestS10_Trouble(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("a"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				c, _ := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				later := test.prepare(api)
 				time.Sleep(2 * time.Second)
 				later()
@@ -308,14 +308,14 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 	api := sim.NewServer()
 	c, _ := newCache(t, api)
 	maps := cache.For[*corev1.ConfigMap](c)
-	defer start(t, c)()
+	defer testkit.Start(t, c.Run)()
 	time.Sleep(after)
 	api.Serve(sim.ConfigMaps)
-	api.Put(sim.ConfigMaps, configMap("a"))
+	api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	testkit.NoError(t, maps.CatchUp(ctx))
-	if _, err := maps.Get(ctx, key("a")); err != nil {
+	if _, err := maps.Get(ctx, testkit.Key("a")); err != nil {
 		t.Error(err)
 	}
 }
@@ -325,7 +325,7 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 func TestS10_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		host := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(api.Config()), 0,
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "name!=outside" }))
@@ -334,18 +334,18 @@ func TestS10_Adopted(t *testing.T) {
 		s, err := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{}).Subscribe(e.handler())
 		testkit.NoError(t, err)
 		defer runs(informer)()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer s.Close()
 		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add a" {
 			t.Errorf("told %q", told)
 		}
-		api.Put(sim.ConfigMaps, configMap("outside"))
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("outside"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		synctest.Wait()
 		if told := caughtUp(t, "an event", s, e, time.Second); told != "update a" {
 			t.Errorf("told %q", told)
 		}
-		api.Put(sim.ConfigMaps, configMap("outside", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("outside", "1"))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if err := s.CatchUp(ctx); err != nil { // bookmarks come each minute
@@ -371,7 +371,7 @@ func TestS10_Namespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		for _, namespace := range []string{"one", "two"} {
-			o := configMap("in-" + namespace)
+			o := testkit.ConfigMap("in-" + namespace)
 			o.Namespace = namespace
 			api.Put(sim.ConfigMaps, o)
 		}
@@ -384,7 +384,7 @@ func TestS10_Namespaces(t *testing.T) {
 		defer other.Release()
 		s, err := h.Subscribe(e.handler())
 		testkit.NoError(t, err)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer s.Close()
 		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add in-one" {
 			t.Errorf("told %q", told)
@@ -407,7 +407,7 @@ func TestS10_Undecodable(t *testing.T) {
 		api.Put(widgets, widget("odd", int64(1)))
 		c, _ := widgetCache(t, api)
 		h := cache.For[*Widget](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		api.Put(widgets, widget("odd", "large"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -423,7 +423,7 @@ func TestS10_Undecodable(t *testing.T) {
 func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("check", func(m *corev1.ConfigMap) {
 			if m.Name != "a" {
@@ -436,7 +436,7 @@ func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 		_, third := informerOf(h).AddEventHandlerWithOptions(others[2].handler(), toolscache.HandlerOptions{})
 		testkit.NoError(t, errors.Join(first, second, third))
 		s, ours := subscribe(t, h)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer s.Close()
 		if told := caughtUp(t, "at the start", s, ours, 0); told != "add a" {
 			t.Errorf("our handler was told %q", told)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // FuzzS2_Churn: objects and namespaces come and go, watches break, versions expire, the API server
@@ -187,7 +188,7 @@ func (c *churn) step() {
 		w := widget(fmt.Sprint("w", r.IntN(6)), int64(r.IntN(100)))
 		w.SetNamespace(churned[r.IntN(3)])
 		c.api.Put(widgets, w)
-		c.api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", r.IntN(6)), fmt.Sprint(r.IntN(100))))
+		c.api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", r.IntN(6)), fmt.Sprint(r.IntN(100))))
 	case k < 16 && c.served:
 		c.api.Remove(widgets, churned[r.IntN(3)], fmt.Sprint("w", r.IntN(6)))
 		c.api.Remove(sim.ConfigMaps, "default", fmt.Sprint("m", r.IntN(6)))

@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // BenchmarkBehind measures Behind without a lag: for a write that one informer shows, one that no
@@ -19,11 +20,11 @@ import (
 func BenchmarkBehind(b *testing.B) {
 	api := sim.NewServer(sim.ConfigMaps)
 	for n := range 1000 {
-		api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n)))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", n)))
 	}
 	c, _ := newCache(b, api)
 	h := cache.For[*corev1.ConfigMap](c)
-	defer start(b, c)()
+	defer testkit.Start(b, c.Run)()
 	synced(b, h)
 	d := declared(h)
 	stored := writtenOf(sim.ConfigMaps, api.Object(sim.ConfigMaps, "default", "m7"))

@@ -129,7 +129,7 @@ func until() (a answer, release func()) {
 
 // finalized returns a ConfigMap with a finalizer.
 func finalized(name string) *corev1.ConfigMap {
-	m := configMap(name)
+	m := testkit.ConfigMap(name)
 	m.Finalizers = []string{"test.dev/hold"}
 	return m
 }
@@ -142,15 +142,15 @@ func TestC6_Shown(t *testing.T) {
 	// The returned write is behind; a and held exist before. The lag begins on return.
 	for name, do := range map[string]func(api *sim.Server, before map[string]consistency.Write) consistency.Write{
 		"create": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
-			return put(api, configMap("new"))
+			return put(api, testkit.ConfigMap("new"))
 		},
 		"create, of an unknown uid": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
-			w := put(api, configMap("new"))
+			w := put(api, testkit.ConfigMap("new"))
 			w.UID = ""
 			return w
 		},
 		"update": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
-			return put(api, configMap("a", "1"))
+			return put(api, testkit.ConfigMap("a", "1"))
 		},
 		"delete": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
@@ -187,34 +187,34 @@ func TestC6_Shown(t *testing.T) {
 		},
 		"delete and recreate: the delete": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
-			put(api, configMap("a", "again"))
+			put(api, testkit.ConfigMap("a", "again"))
 			return goneOf(before["a"])
 		},
 		"delete and recreate: the create": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
 			remove(api, "a")
-			return put(api, configMap("a", "again"))
+			return put(api, testkit.ConfigMap("a", "again"))
 		},
 		"create and delete: the delete": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
-			w := put(api, configMap("new"))
+			w := put(api, testkit.ConfigMap("new"))
 			remove(api, "new")
 			w.Gone = true // with the create's version, so that a missing object is no proof
 			return w
 		},
 		"overtaken by another object": func(api *sim.Server, _ map[string]consistency.Write) consistency.Write {
-			w := put(api, configMap("new"))
+			w := put(api, testkit.ConfigMap("new"))
 			remove(api, "new")
-			put(api, configMap("new"))
+			put(api, testkit.ConfigMap("new"))
 			return w
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(maps)
-				before := map[string]consistency.Write{"a": put(api, configMap("a")), "held": put(api, finalized("held"))}
+				before := map[string]consistency.Write{"a": put(api, testkit.ConfigMap("a")), "held": put(api, finalized("held"))}
 				api.Lag(lag)
 				c, _ := newCache(t, api)
 				h := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, h)
 				d := declared(h)
 				for _, w := range before {
@@ -255,16 +255,16 @@ func TestC6_ShownByTheObject(t *testing.T) {
 	defer set(true)
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		api.Lag(lag)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		d := declared(h)
 		expect(t, d, a, "shown", "what was listed")
-		changed := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a", "1")))
-		created := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b")))
+		changed := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1")))
+		created := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("b")))
 		expect(t, d, changed, "behind", "changed")
 		expect(t, d, created, "behind", "created")
 		n, m := notify(t, d, changed), notify(t, d, created)
@@ -274,7 +274,7 @@ func TestC6_ShownByTheObject(t *testing.T) {
 		api.Remove(sim.ConfigMaps, "default", "a")
 		expect(t, d, goneOf(a), "behind", "deleted")
 		n = notify(t, d, goneOf(a))
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		time.Sleep(lag)
 		n.called(1, "deleted")
 		expect(t, d, changed, "shown", "a newer object is there")
@@ -291,14 +291,14 @@ func TestC6_ShownByTheObject(t *testing.T) {
 func TestC6_Syncing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		a := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		c, _ := newCache(t, api)
 		d := declared(cache.For[*corev1.ConfigMap](c))
 		others := declared(cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "other"})}))
 		expect(t, d, a, "unclear", "before the cache runs")
 		late, release := until()
 		api.Intercept(only(sim.ConfigMaps, late))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		time.Sleep(time.Second)
 		for _, w := range []consistency.Write{a, goneOf(a), markedOf(a)} {
 			expect(t, d, w, "behind", "while it lists")
@@ -326,14 +326,14 @@ func TestC6_PartOfTheFirstList(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	var written []consistency.Write
 	for i := range objects {
-		written = append(written, writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", i)))))
+		written = append(written, writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", i)))))
 	}
 	early := 0
 	for range 10 { // a look may come too late
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		for h.Stale() != nil {
 			for _, w := range []consistency.Write{written[0], written[objects/2]} {
 				w.ResourceVersion = written[0].ResourceVersion
@@ -378,9 +378,9 @@ func TestC6_WhoKeepsIt(t *testing.T) {
 		}
 		namespaces := cache.For[*corev1.Namespace](c)
 		events := []cache.Declared{cache.For[*corev1.Event](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: kind("events.k8s.io", "Event")})}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		time.Sleep(time.Second)
-		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		all := []cache.Declared{nil}
 		for what, h := range maps {
 			expect(t, declared(h), w, "behind", what)
@@ -425,7 +425,7 @@ func TestC6_OneViewIsBehind(t *testing.T) {
 				c, _ := newCache(t, api)
 				typed := cache.For[*corev1.ConfigMap](c)
 				metadata := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: typed.GroupVersionKind()})
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, typed)
 				synced(t, metadata)
 				late, release := until()
@@ -437,7 +437,7 @@ func TestC6_OneViewIsBehind(t *testing.T) {
 				}))
 				api.CutWatches()
 				time.Sleep(time.Second)
-				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 				synctest.Wait()
 				d := declared(typed, metadata)
 				n := notify(t, d, w)

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestC6_FailingClosesOnRecovery: Failing returns a lag while a declared informer fails. The lag
@@ -27,7 +28,7 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		defer stop()
 		synced(t, h)
 		d := declared(h)
@@ -65,19 +66,19 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 func TestC6_Resolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		gone := api.Put(sim.ConfigMaps, configMap("gone"))
-		api.Put(sim.ConfigMaps, configMap("same"))
+		gone := api.Put(sim.ConfigMaps, testkit.ConfigMap("gone"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("same"))
 		c, _ := newCache(t, api)
 		all := cache.For[*corev1.ConfigMap](c)
 		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"app": "a"})})
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		defer stop()
 		synced(t, all)
 		synced(t, some)
 		d := declared(all, some)
 		api.Lag(time.Hour)
 		api.Remove(sim.ConfigMaps, "default", "gone")
-		labeled := configMap("new")
+		labeled := testkit.ConfigMap("new")
 		labeled.Labels = map[string]string{"app": "a"}
 		created := api.Put(sim.ConfigMaps, labeled)
 		w := writtenOf(sim.ConfigMaps, gone)

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS4_S5_MissingAPIDelaysNobody: an API that is not served delays no other, and its state is
@@ -31,7 +32,7 @@ func TestS4_S5_MissingAPIDelaysNobody(t *testing.T) {
 			api := sim.NewServer(sim.ConfigMaps)
 			c, told := newCache(t, api)
 			maps, deployments := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c)
-			defer start(t, c)()
+			defer testkit.Start(t, c.Run)()
 			if took := synced(t, maps); took != 0 {
 				t.Errorf("the other informer took %s", took)
 			}
@@ -41,12 +42,12 @@ func TestS4_S5_MissingAPIDelaysNobody(t *testing.T) {
 				t.Errorf("got %s since %s", s, s.Since)
 			}
 			api.Serve(sim.Deployments)
-			api.Put(sim.Deployments, deployment("a"))
+			api.Put(sim.Deployments, testkit.Deployment("a"))
 			if took := synced(t, deployments); took > 5*time.Second {
 				t.Errorf("synced %s after the API appeared", took)
 			}
 			synctest.Wait()
-			if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+			if _, err := deployments.Get(t.Context(), testkit.Key("a")); err != nil {
 				t.Error(err)
 			}
 			if s := deployments.State(); s.Phase != hook.Synced || s.Err != nil {
@@ -95,7 +96,7 @@ func TestS4_Failing(t *testing.T) {
 				api.Intercept(only(sim.Secrets, c.answer))
 				all, told := newCache(t, api)
 				maps, secrets := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
-				defer start(t, all)()
+				defer testkit.Start(t, all.Run)()
 				if took := synced(t, maps); took != 0 {
 					t.Errorf("the other informer took %s", took)
 				}
@@ -155,7 +156,7 @@ func TestS4_StopsAtOnce(t *testing.T) {
 				}
 				c, _ := newCache(t, api)
 				cache.For[*corev1.ConfigMap](c)
-				stop := start(t, c)
+				stop := testkit.Start(t, c.Run)
 				time.Sleep(10 * time.Minute)
 				begin := time.Now()
 				stop()
@@ -188,7 +189,7 @@ func TestS4_RetryAfter(t *testing.T) {
 			}
 			c, _ := newCache(t, api)
 			maps := cache.For[*corev1.ConfigMap](c)
-			defer start(t, c)()
+			defer testkit.Start(t, c.Run)()
 			synctest.Wait()
 			if s := maps.State(); s.Phase != hook.Failing || !strings.Contains(s.Err.Error(), "slow down") {
 				t.Errorf("at once: %s", s)
@@ -217,7 +218,7 @@ func TestS4_Starting(t *testing.T) {
 		}))
 		c, _ := newCache(t, api)
 		cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		time.Sleep(10*time.Second + time.Millisecond)
 		if n := api.Count("", sim.ConfigMaps); n != 11 {
 			t.Errorf("%d requests in 10 seconds, want 11", n)
@@ -238,7 +239,7 @@ func TestRunJoinsLists(t *testing.T) {
 		})))
 		c, _ := newCache(t, api)
 		cache.For[*corev1.ConfigMap](c)
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		time.Sleep(time.Minute)
 		stop()
 		if !ended {
@@ -260,14 +261,14 @@ func TestS4_Undecodable(t *testing.T) {
 				if !streaming {
 					api.Intercept(noStreaming(inJSON))
 				}
-				api.Put(sim.ConfigMaps, configMap("a", "1"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 				c, _ := newCache(t, api)
 				maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				synced(t, secrets)
 				api.Put(sim.ConfigMaps, broken.DeepCopy())
-				api.Put(sim.ConfigMaps, configMap("a", "2"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "2"))
 				time.Sleep(10 * time.Minute)
 				if list, err := maps.List(t.Context(), cache.ListOptions{}); len(leftOut(err)) != 1 || len(list) != 1 {
 					t.Errorf("got %v, %v", list, err)
@@ -278,10 +279,10 @@ func TestS4_Undecodable(t *testing.T) {
 				if s := secrets.State(); s.Phase != hook.Synced {
 					t.Errorf("the other is %s", s)
 				}
-				if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Data["data"] != "2" {
+				if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Data["data"] != "2" {
 					t.Errorf("got %v, %v", m, err)
 				}
-				if _, err := maps.Get(t.Context(), key("broken")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "default/broken: it cannot be decoded: json") {
+				if _, err := maps.Get(t.Context(), testkit.Key("broken")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "default/broken: it cannot be decoded: json") {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -319,7 +320,7 @@ func TestS4_Pace(t *testing.T) {
 				api.Intercept(a)
 				c, _ := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				time.Sleep(10 * time.Minute)
 				if n := api.Count("", sim.ConfigMaps); n > 606 || n < 20 {
 					t.Errorf("%d requests in 10 minutes", n)
@@ -329,9 +330,9 @@ func TestS4_Pace(t *testing.T) {
 					t.Errorf("synced %s after the trouble", took)
 				}
 				time.Sleep(time.Minute)
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				synctest.Wait()
-				if _, err := maps.Get(t.Context(), key("b")); err != nil {
+				if _, err := maps.Get(t.Context(), testkit.Key("b")); err != nil {
 					t.Errorf("after the trouble: %v", err)
 				}
 			})
@@ -345,7 +346,7 @@ func TestBrokenStreaming(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Streaming() {
 						return r.Send(body)
@@ -354,11 +355,11 @@ func TestBrokenStreaming(t *testing.T) {
 				})
 				c, _ := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				if took := synced(t, maps); took != 0 {
 					t.Errorf("synced after %s", took)
 				}
-				api.Put(sim.ConfigMaps, configMap("c"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("c"))
 				synctest.Wait()
 				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
 					t.Errorf("got %v, %v; want b and c", list, err)
@@ -375,7 +376,7 @@ func TestStateOfUnknownType(t *testing.T) {
 	if s := h.State(); s.Phase != hook.Failing || s.Err == nil || informerOf(h) != nil {
 		t.Errorf("got %s", s)
 	}
-	if _, err := h.Get(t.Context(), key("a")); err == nil || apierrors.IsNotFound(err) {
+	if _, err := h.Get(t.Context(), testkit.Key("a")); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
 }

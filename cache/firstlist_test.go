@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS9_TheFirstListIsCurrent: an API server without streamed lists may answer a list of version 0
@@ -40,7 +41,7 @@ func TestS9_TheFirstListIsCurrent(t *testing.T) {
 				}))
 				c, _ := widgetCache(t, api)
 				h := list(c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synctest.Wait()
 				if err := h.Stale(); err != nil || len(versions) == 0 || versions[0] != "" {
 					t.Errorf("lists of the versions %q; %v", versions, err)

@@ -47,7 +47,7 @@ func TestC6_Adopted(t *testing.T) {
 				secrets := factory.Core().V1().Secrets().Informer()
 				d := declared(cache.Adopt[*corev1.Secret](c, secrets, cache.AdoptOptions{}))
 				maps := declared(cache.Adopt[*corev1.ConfigMap](c, factory.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{Scope: meta.RESTScopeNamespace}))
-				stop := start(t, c)
+				stop := testkit.Start(t, c.Run)
 				defer stop()
 				stopHost := runs(secrets)
 				defer stopHost()
@@ -101,7 +101,7 @@ func TestC6_AdoptedIsLeftAlone(t *testing.T) {
 				time.Sleep(time.Second)
 				c := cache.New(nil, cache.Options{})
 				if running {
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 				}
 				h := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
 				w := consistency.Write{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
@@ -206,7 +206,7 @@ func TestC6_Watched(t *testing.T) {
 func TestC6_WithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0).Core().V1().ConfigMaps().Informer()
 		defer runs(informer)()
 		c, _ := newCache(t, api)
@@ -221,7 +221,7 @@ func TestC6_WithoutAStore(t *testing.T) {
 					t.Errorf("%s says %q", name, said)
 				}
 			}
-			if _, err := h.Get(declared(h).Context(t.Context()), key("a")); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := h.Get(declared(h).Context(t.Context()), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Get says %v", err)
 			}
 			if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
@@ -238,7 +238,7 @@ func TestC6_WithoutAStore(t *testing.T) {
 func TestAdopt_WithoutACache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		owned := configMap("a")
+		owned := testkit.ConfigMap("a")
 		owned.OwnerReferences = []metav1.OwnerReference{{UID: "1"}}
 		api.Put(sim.ConfigMaps, owned)
 		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0).Core().V1().ConfigMaps().Informer()
@@ -277,13 +277,13 @@ func TestC6_WatchedIsNotRead(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		other := cache.Adopt[*corev1.ConfigMap](nil, informerOf(h), cache.AdoptOptions{})
 		if _, err := h.List(declared(other).Context(t.Context()), cache.ListOptions{}); err == nil {
 			t.Error("read")
 		}
-		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		synctest.Wait()
 		expect(t, declared(other), w, "shown", "an informer of the cache's own")
 		expect(t, declared(other), goneOf(w), "behind", "an informer of the cache's own")

@@ -50,27 +50,27 @@ func listed(t *testing.T, list runtime.Object) string {
 func TestGeneric_Forms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		api.Put(sim.ConfigMaps, in("other", "b"))
 		c, _ := newCache(t, api)
 		scope := cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")}
 		maps := cache.For[*corev1.ConfigMap](c)
 		cache.ForScope[*unstructured.Unstructured](c, scope)
 		cache.ForScope[*metav1.PartialObjectMetadata](c, scope)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for _, into := range []cache.Object{
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "before", Labels: map[string]string{"before": "yes"}}},
 			ofKind(&unstructured.Unstructured{}, "ConfigMap"), ofKind(&metav1.PartialObjectMetadata{}, "ConfigMap"),
 		} {
 			for range 2 { // the second finds no change of the first
-				testkit.NoError(t, c.Get(t.Context(), key("a"), into))
+				testkit.NoError(t, c.Get(t.Context(), testkit.Key("a"), into))
 				if kind := into.GetObjectKind().GroupVersionKind(); into.GetName() != "a" || len(into.GetLabels()) != 1 || into.GetUID() == "" || kind != scope.Kind {
 					t.Errorf("got %v of %s", into, kind)
 				}
 				into.SetLabels(map[string]string{"x": "y", "z": ""})
 				into.SetName("changed")
 			}
-			if err := c.Get(t.Context(), key("b"), into); !apierrors.IsNotFound(err) || into.GetName() != "changed" {
+			if err := c.Get(t.Context(), testkit.Key("b"), into); !apierrors.IsNotFound(err) || into.GetName() != "changed" {
 				t.Errorf("got %v, %s", err, into.GetName())
 			}
 		}
@@ -90,7 +90,7 @@ func TestGeneric_Forms(t *testing.T) {
 				}
 			}
 		}
-		if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Kind != "" || m.Labels["name"] != "a" {
+		if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Kind != "" || m.Labels["name"] != "a" {
 			t.Errorf("the stored object has changed: %v, %v", m, err)
 		}
 		if n := api.Watches(); n != 3 {
@@ -132,7 +132,7 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 				cache.ForScope[*corev1.ConfigMap](c, s)
 			}
 			cache.For[*corev1.ConfigMap](c).Release() // does not count
-			defer start(t, c)()
+			defer testkit.Start(t, c.Run)()
 			short := func(err error, found string) string {
 				for _, words := range []string{"outside", "several", "has no handle; add one before the cache runs, with cache.For[*v1.ConfigMap](c)"} {
 					if err != nil && strings.Contains(err.Error(), words) {
@@ -161,26 +161,26 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 func TestGeneric_DeclaredOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		small := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("small", func(m *corev1.ConfigMap) { m.Labels = nil })})
 		cache.For[*corev1.Secret](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, small)
 		d := cache.NewDeclarations()
 		d.Declare("the controller \"x\"", small)
 		ctx := d.Context(t.Context())
 		m := &corev1.ConfigMap{}
-		if err := c.Get(ctx, key("a"), m); err != nil || m.Labels != nil {
+		if err := c.Get(ctx, testkit.Key("a"), m); err != nil || m.Labels != nil {
 			t.Errorf("got %v, %v", m, err)
 		}
 		if err := c.List(ctx, &corev1.ConfigMapList{}, cache.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 		want := `the controller "x" does not declare Secret.v1; pass the handle to its Reads`
-		for _, err := range []error{c.Get(ctx, key("a"), &corev1.Secret{}), c.List(ctx, &corev1.SecretList{}, cache.ListOptions{})} {
+		for _, err := range []error{c.Get(ctx, testkit.Key("a"), &corev1.Secret{}), c.List(ctx, &corev1.SecretList{}, cache.ListOptions{})} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v", err)
 			}
@@ -193,7 +193,7 @@ func TestGeneric_BadInput(t *testing.T) {
 	c, _ := newCache(t, sim.NewServer(sim.ConfigMaps))
 	cache.For[*corev1.ConfigMap](c)
 	var none *corev1.ConfigMap
-	get := func(into cache.Object) error { return c.Get(t.Context(), key("a"), into) }
+	get := func(into cache.Object) error { return c.Get(t.Context(), testkit.Key("a"), into) }
 	list := func(into runtime.Object) error { return c.List(t.Context(), into, cache.ListOptions{}) }
 	for want, err := range map[string]error{
 		"get <nil> default/a: the object is nil; pass a pointer, such as &corev1.Pod{}":                                  get(nil),
@@ -217,15 +217,15 @@ func TestGeneric_BadInput(t *testing.T) {
 func TestGeneric_Adopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0)
 		c := cache.New(nil, cache.Options{})
 		informer := factory.Core().V1().ConfigMaps().Informer()
 		cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		defer runs(informer)()
 		m := &corev1.ConfigMap{}
-		if err := c.Get(t.Context(), key("a"), m); err != nil || m.Name != "a" {
+		if err := c.Get(t.Context(), testkit.Key("a"), m); err != nil || m.Name != "a" {
 			t.Errorf("got %v, %v", m, err)
 		}
 	})

@@ -60,7 +60,7 @@ func TestS4_ATypeThatRefusesMetadata(t *testing.T) {
 		testkit.NoError(t, err)
 		c := cache.New(cl, cache.Options{Storage: cache.Decoded})
 		h := cache.For[*Sized](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		if s := h.State(); s.BrokenCount != 1 {
 			t.Errorf("before the delete: %s", s)
@@ -86,7 +86,7 @@ func TestListKind(t *testing.T) {
 		})))
 		c, _ := cacheOf(t, api, testkit.Storage())
 		typed, raw := cache.For[*Widget](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		for _, s := range []hook.InformerState{typed.State(), raw.State()} {
 			if s.Phase != hook.Synced || s.Objects != 1 {
@@ -116,7 +116,7 @@ func TestList_Panics(t *testing.T) {
 					u.Object["size"] = 3 // DeepCopyObject takes int64
 				}
 			})})
-			defer start(t, c)()
+			defer testkit.Start(t, c.Run)()
 			synced(t, h)
 			defer func() {
 				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "cannot deep copy int") {
@@ -142,7 +142,7 @@ func TestS4_ATransformThatExits(t *testing.T) {
 				goruntime.Goexit()
 			}
 		})})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		time.Sleep(time.Minute)
 		if s := h.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), "a transform or a method UnmarshalJSON ended its goroutine") {
 			t.Errorf("%s, %d objects", s, s.Objects)
@@ -155,7 +155,7 @@ func TestS4_ATransformThatExits(t *testing.T) {
 func TestP7_ATransformOfOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
-		m, yes := configMap("x"), true
+		m, yes := testkit.ConfigMap("x"), true
 		owner := api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a1"}})
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: owners.Kind, Name: "a1", UID: owner.GetUID(), Controller: &yes}}
 		api.Put(sim.ConfigMaps, m)
@@ -163,7 +163,7 @@ func TestP7_ATransformOfOwners(t *testing.T) {
 		slots := cache.NewSlots(slotFunc(byLetter))
 		slots.Add('a')
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Slots: slots, SlotOwner: owners, Transform: cache.NewTransform("no owners", func(m *corev1.ConfigMap) { m.OwnerReferences = nil })})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		if s := h.State(); s.Objects != 1 || !strings.Contains(s.String(), `the transform "no owners" changed the ownerReferences, which decide about the slot`) {
 			t.Errorf("%d objects, %s", s.Objects, s)

@@ -16,13 +16,14 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestIndexOfFields: an index that reads one field of packed objects is computed when that changes.
 func TestIndexOfFields(t *testing.T) {
 	t.Run("protobuf", func(t *testing.T) {
 		testIndexOfFields(t, sim.ConfigMaps, cache.Scope{}, func(v string, label bool) *corev1.ConfigMap {
-			return labelled(configMap("a", v), label)
+			return labelled(testkit.ConfigMap("a", v), label)
 		}, func(m *corev1.ConfigMap) string { return m.Data["data"] }, "data")
 	})
 	t.Run("unstructured", func(t *testing.T) {
@@ -54,7 +55,7 @@ func testIndexOfFields[T cache.Object](t *testing.T, of sim.Resource, s cache.Sc
 			return []string{value(o)}
 		}, field)
 		whole := cache.NewIndex(h, "whole", func(o T) []string { return []string{value(o) + o.GetLabels()["label"]} })
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for n, step := range []struct {
 			value string
@@ -82,7 +83,7 @@ func testIndexOfFields[T cache.Object](t *testing.T, of sim.Resource, s cache.Sc
 func TestIndexBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "one"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "one"))
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
 		blocks := make(chan struct{})
@@ -94,9 +95,9 @@ func TestIndexBlocks(t *testing.T) {
 			}
 			return []string{m.Data["data"]}
 		})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		api.Put(sim.ConfigMaps, configMap("a", "two"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "two"))
 		synctest.Wait()
 		if found, err := x.List(t.Context(), "one", cache.ListOptions{}); err != nil || len(found) != 1 {
 			t.Errorf("during the update: %v, %v", found, err)
@@ -113,7 +114,7 @@ func TestIndexBlocks(t *testing.T) {
 func TestIndexOfAMemberThatReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "one"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "one"))
 		c, _ := newCache(t, api)
 		set := cache.NewSet("default", "other")
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
@@ -121,7 +122,7 @@ func TestIndexOfAMemberThatReturns(t *testing.T) {
 		cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})
 		values := func(m *corev1.ConfigMap) []string { return []string{m.Data["data"]} }
 		early := cache.NewIndex(h, "early", values)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		set.Remove("default")
 		synctest.Wait()
@@ -143,7 +144,7 @@ func TestIndexOfFieldsThatAreNotEnough(t *testing.T) {
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind, Storage: cache.Packed})
 		x := cache.NewIndex(h, "x", func(u *unstructured.Unstructured) []string { return []string{u.GetKind()} }, "kind")
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for kind, want := range map[string]int{"Widget": 1, "Gadget": 0} {
 			if found, err := x.List(t.Context(), kind, cache.ListOptions{}); err != nil || len(found) != want {

@@ -24,7 +24,7 @@ import (
 
 // managed returns a ConfigMap with two field managers and an annotation of kubectl apply.
 func managed(name string) *corev1.ConfigMap {
-	m := configMap(name, "1")
+	m := testkit.ConfigMap(name, "1")
 	m.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "other": "x"}
 	for n, manager := range []string{"kubectl", "operator", "first"} {
 		m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{
@@ -47,19 +47,19 @@ func TestKept(t *testing.T) {
 				c, _ := newCache(t, api)
 				usual, all := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{KeepManagedFields: true})
 				raw := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}})
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, raw)
 				api.Put(sim.ConfigMaps, managed("b"))
 				for _, name := range []string{"a", "b"} {
 					for h, want := range map[*cache.Handle[*corev1.ConfigMap]]int{usual: 0, all: 3} {
 						synced(t, h)
 						synctest.Wait()
-						m, err := h.Get(t.Context(), key(name))
+						m, err := h.Get(t.Context(), testkit.Key(name))
 						if err != nil || len(m.ManagedFields) != want || len(m.Annotations) != 2 || m.Data["data"] != "1" {
 							t.Errorf("%s: got %v, %v", h, m, err)
 						}
 					}
-					if u, err := raw.Get(t.Context(), key(name)); err != nil || len(u.GetManagedFields()) != 0 || len(u.GetAnnotations()) != 2 {
+					if u, err := raw.Get(t.Context(), testkit.Key(name)); err != nil || len(u.GetManagedFields()) != 0 || len(u.GetAnnotations()) != 2 {
 						t.Errorf("got %v, %v", u, err)
 					}
 				}
@@ -76,8 +76,8 @@ func TestKept(t *testing.T) {
 func TestTransform(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "secret"))
-		api.Put(sim.ConfigMaps, configMap("bad", "secret"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "secret"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("bad", "secret"))
 		c, _ := newCache(t, api)
 		noData := cache.NewTransform("no data", func(m *corev1.ConfigMap) {
 			if m.Name == "bad" {
@@ -87,16 +87,16 @@ func TestTransform(t *testing.T) {
 		})
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: noData})
 		same := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: noData})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, same)
 		if len(c.States()) != 1 {
 			t.Errorf("got %v", c.States())
 		}
-		api.Put(sim.ConfigMaps, configMap("later", "secret"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "secret"))
 		synctest.Wait()
 		for name, want := range map[string]int{"a": 0, "later": 0, "bad": 1} {
-			if m, err := maps.Get(t.Context(), key(name)); err != nil || len(m.Data) != want {
+			if m, err := maps.Get(t.Context(), testkit.Key(name)); err != nil || len(m.Data) != want {
 				t.Errorf("got %v, %v", m, err)
 			}
 		}
@@ -120,7 +120,7 @@ func TestTransform_Once(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
 				for _, name := range []string{"a1", "a2", "b1"} {
-					api.Put(sim.ConfigMaps, configMap(name, "1"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap(name, "1"))
 				}
 				c, _ := newCache(t, api)
 				var mu sync.Mutex
@@ -138,11 +138,11 @@ func TestTransform_Once(t *testing.T) {
 					defer mu.Unlock()
 					calls["all "+m.Name+" "+m.Data["data"]]++
 				})})
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, h)
 				synced(t, all)
 				for _, name := range []string{"a1", "b1"} {
-					api.Put(sim.ConfigMaps, configMap(name, "2"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap(name, "2"))
 				}
 				synctest.Wait()
 				slots.Add('b')
@@ -168,13 +168,13 @@ func TestTransform_Once(t *testing.T) {
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		view := maps.Shared()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		get := func(h *cache.Handle[*corev1.ConfigMap]) *corev1.ConfigMap {
-			m, err := h.Get(t.Context(), key("a"))
+			m, err := h.Get(t.Context(), testkit.Key("a"))
 			testkit.NoError(t, err)
 			return m
 		}
@@ -187,7 +187,7 @@ func TestShared(t *testing.T) {
 			}
 		}
 		view.Release()
-		if _, err := maps.Get(t.Context(), key("a")); err == nil {
+		if _, err := maps.Get(t.Context(), testkit.Key("a")); err == nil {
 			t.Error("the handle outlives its view's Release")
 		}
 	})
@@ -198,13 +198,13 @@ func TestShared(t *testing.T) {
 func TestIndex(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		owned := configMap("a", "red")
+		owned := testkit.ConfigMap("a", "red")
 		owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "p-uid"}, {APIVersion: "v1", Kind: "Pod", Name: "q", UID: "q-uid"}}
 		other := in("other", "b")
 		other.Data = map[string]string{"data": "red"}
 		api.Put(sim.ConfigMaps, owned)
 		api.Put(sim.ConfigMaps, other)
-		api.Put(sim.ConfigMaps, configMap("c", "blue"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("c", "blue"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		byColour := func(m *corev1.ConfigMap) []string {
@@ -214,7 +214,7 @@ func TestIndex(t *testing.T) {
 			return []string{m.Data["data"]}
 		}
 		colour := cache.NewIndex(maps, "colour", byColour)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		late := cache.NewIndex(maps, "colour", byColour)
 		count := func(x *cache.Index[*corev1.ConfigMap], value string, o cache.ListOptions) int {
@@ -243,7 +243,7 @@ func TestIndex(t *testing.T) {
 				t.Errorf("%d objects are owned by %s", n, uid)
 			}
 		}
-		api.Put(sim.ConfigMaps, configMap("c", "none"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("c", "none"))
 		synctest.Wait()
 		if _, err := colour.List(t.Context(), "red", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), `default/c: the index "colour" failed: panic: boom`) {
 			t.Errorf("got %v", err)

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestC6_Lag: a lag names the informer, its version, and the write.
@@ -33,9 +34,9 @@ func TestC6_Lag(t *testing.T) {
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})
 		everywhere := cache.For[*corev1.Namespace](c)
 		d := declared(h, everywhere)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
-		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		missing := func(w consistency.Write) string {
 			g, err := d.Behind(w)
 			if g == nil || err != nil {
@@ -66,18 +67,18 @@ func TestC6_Swallowed(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
 				api.Silence()
 				api.Intercept(a)
-				known := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+				known := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 				c, _ := newCache(t, api)
 				h := cache.For[*corev1.ConfigMap](c)
 				d := declared(h)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, h)
 				late, release := until()
 				api.Intercept(late)
 				api.CutWatches()
 				synctest.Wait()
 				api.Remove(sim.ConfigMaps, "default", "a")
-				unseen := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b")))
+				unseen := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("b")))
 				api.Remove(sim.ConfigMaps, "default", "b")
 				api.Expire()
 				n, m := notify(t, d, goneOf(known)), notify(t, d, unseen)
@@ -86,7 +87,7 @@ func TestC6_Swallowed(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				n.called(1, "it is gone")
 				expect(t, d, unseen, "shown", "the list was newer")
-				api.Put(sim.ConfigMaps, configMap("other"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("other"))
 				m.called(1, "something else has happened")
 			})
 		})
@@ -101,7 +102,7 @@ func TestC6_Order(t *testing.T) {
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		const many = 50
 		var all []*waiting
@@ -114,7 +115,7 @@ func TestC6_Order(t *testing.T) {
 			}
 		}
 		for at := 2; at < 2+many; at++ {
-			if got := api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(at))).GetResourceVersion(); got != fmt.Sprint(at) {
+			if got := api.Put(sim.ConfigMaps, testkit.ConfigMap("a", fmt.Sprint(at))).GetResourceVersion(); got != fmt.Sprint(at) {
 				t.Fatalf("the version is %s, want %d", got, at)
 			}
 			for n, one := range all {
@@ -155,11 +156,11 @@ func TestC6_Trouble(t *testing.T) {
 				h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: namespaces})
 				// This handle keeps the informer.
 				other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default")})
-				stop := start(t, c)
+				stop := testkit.Start(t, c.Run)
 				defer stop()
 				synced(t, h)
 				d := declared(h)
-				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 				n, cancelled, elsewhere := notify(t, d, w), notify(t, d, w), notify(t, declared(other), w)
 				cancelled.cancel()
 				stale, _ := d.Behind(w)
@@ -203,11 +204,11 @@ func TestC6_LastRelease(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		api.Lag(time.Hour)
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		for range 10 {
 			names := cache.NewSet(types.NamespacedName{Namespace: "default", Name: "a"})
 			h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: names})
@@ -234,9 +235,9 @@ func TestC6_NothingIsKept(t *testing.T) {
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("a")))
+		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		never := w
 		never.Name, never.ResourceVersion = "never", "1000"
 		wait := func(w consistency.Write) (of weak.Pointer[[64]byte], cancel func()) {
@@ -265,7 +266,7 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 		c, _ := newCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
 		d := declared(h)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		client := kubernetes.NewForConfigOrDie(api.Config()).CoreV1().ConfigMaps("default")
 		var writers sync.WaitGroup
@@ -275,11 +276,11 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 				for round := range 100 {
 					var w consistency.Write
 					if round%4 == 3 {
-						w = goneOf(writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(name))))
+						w = goneOf(writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap(name))))
 						_ = client.Delete(t.Context(), name, metav1.DeleteOptions{})
 						w.ResourceVersion = api.Version()
 					} else {
-						w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap(name, fmt.Sprint(writer, round))))
+						w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap(name, fmt.Sprint(writer, round))))
 					}
 					await(t, d, w, round%2 == 0)
 				}

@@ -40,7 +40,7 @@ func TestScopeNothingToWaitFor(t *testing.T) {
 				}
 				seen, _ := subscribe(t, h)
 				defer seen.Close()
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				time.Sleep(time.Minute)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -64,7 +64,7 @@ func TestScopeNothingToWaitFor(t *testing.T) {
 func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		set := cache.NewSet("default")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,12 +90,12 @@ func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 func TestScopeOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		set := &cache.Set[types.NamespacedName]{}
 		named := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: set})
 		all := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default", "")})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for _, element := range []types.NamespacedName{{}, {Namespace: "default"}} {
 			set.Add(element)
 			if list, err := named.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 0 {
@@ -113,8 +113,8 @@ func TestScopeOfAll(t *testing.T) {
 func TestS2_ScopeLeavesWhileHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		c, _ := newCache(t, api)
 		set, e := cache.NewSet("default"), &events{}
 		seen, err := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}).Subscribe(toolscache.ResourceEventHandlerFuncs{
@@ -123,10 +123,10 @@ func TestS2_ScopeLeavesWhileHandled(t *testing.T) {
 			DeleteFunc: e.handler().(toolscache.ResourceEventHandlerFuncs).DeleteFunc,
 		})
 		testkit.NoError(t, err)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		e.take()
-		api.Put(sim.ConfigMaps, configMap("b", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "1"))
 		synctest.Wait()
 		api.Remove(sim.ConfigMaps, "default", "a")
 		synctest.Wait()
@@ -137,7 +137,7 @@ func TestS2_ScopeLeavesWhileHandled(t *testing.T) {
 		}
 		set.Add("default")
 		synctest.Wait()
-		api.Put(sim.ConfigMaps, configMap("b", "2"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "2"))
 		synctest.Wait()
 		set.Remove("default")
 		synctest.Wait()
@@ -154,12 +154,12 @@ func TestS2_ScopeLeavesWhileHandled(t *testing.T) {
 func TestScopeLeavesAndReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		set := cache.NewSet("default")
 		seen, e := subscribe(t, cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set}))
 		defer seen.Close()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		e.take()
 		for range 1000 {

@@ -12,10 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -61,20 +58,6 @@ func (s *states) take() string {
 	return strings.Join(phases, ", ")
 }
 
-// start runs the cache until stop is called, which joins it.
-func start(t testing.TB, c *cache.Cache) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	return sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // synced waits for a handle and returns the duration.
 func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) time.Duration {
 	t.Helper()
@@ -83,22 +66,6 @@ func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) time.Duration {
 	begin := time.Now()
 	testkit.NoError(t, h.WaitForSync(ctx))
 	return time.Since(begin)
-}
-
-func key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "default", Name: name}
-}
-
-func configMap(name string, data ...string) *corev1.ConfigMap {
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}}
-	for _, d := range data {
-		c.Data = map[string]string{"data": d}
-	}
-	return c
-}
-
-func deployment(name string) *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
 // informerOf returns the informer of a handle, as package cache/factory gets it.

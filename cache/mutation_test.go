@@ -59,7 +59,7 @@ func TestMutationDetector_Reader(t *testing.T) {
 		defer cl.Close()
 		c := cache.New(cl, cache.Options{Storage: cache.Packed})
 		handle := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		testkit.NoError(t, handle.WaitForSync(t.Context()))
 		for range handle.Owned(t.Context(), "an owner", cache.ListOptions{}) { // computes an index
 			t.Error("it has no owner")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestIntern: objects share their namespace, the keys of labels and annotations, and the kinds of
@@ -25,7 +26,7 @@ func TestIntern(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
 				put := func(name string) {
-					m := configMap(name)
+					m := testkit.ConfigMap(name)
 					m.Annotations = map[string]string{"an.annotation": name}
 					m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "some.group/v1", Kind: "SomeKind", Name: name, UID: "u"}}
 					api.Put(sim.ConfigMaps, m)
@@ -33,7 +34,7 @@ func TestIntern(t *testing.T) {
 				put("a")
 				c, _ := newCache(t, api)
 				maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Decoded})
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				runtime.GC() // twice, to clear weak pointers
 				runtime.GC()

@@ -79,7 +79,7 @@ func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "x"})})
 		one := cache.ForScope[*corev1.Secret](c, cache.Scope{Names: cache.NewSet(types.NamespacedName{Namespace: "b", Name: "x"})})
 		testkit.NoError(t, c.Validate())
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for _, got := range []string{names(t, maps), names(t, same), names(t, some)} {
 			if got != "a/x b/x" {
 				t.Errorf("got %s", got)
@@ -134,7 +134,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				meta := cache.ForScope[*metav1.PartialObjectMetadata](c, ofWidgets)
 				seen, e := subscribe(t, raw)
 				defer seen.Close()
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				if !late {
 					if _, err := meta.Get(ctx, types.NamespacedName{Name: "w"}); err != nil {
 						t.Error(err)
@@ -191,7 +191,7 @@ func TestS11_ReturnsInAnotherScope(t *testing.T) {
 		raw := cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
 		seen, e := subscribe(t, raw)
 		defer seen.Close()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, raw)
 		become := func(r sim.Resource, u *unstructured.Unstructured) (requests []*sim.Request) {
 			api.Withdraw(sim.Resource{Group: r.Group, Version: r.Version, Kind: r.Kind, Name: r.Name})
@@ -232,7 +232,7 @@ func TestOptions_ScopeWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		for _, name := range []string{"a", "b"} {
-			api.Put(sim.ConfigMaps, configMap(name, name))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name, name))
 			api.Put(sim.ConfigMaps, in("other", name))
 			api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}})
 		}
@@ -242,7 +242,7 @@ func TestOptions_ScopeWins(t *testing.T) {
 		c, _ := cacheWith(t, api, cache.Options{
 			Namespaces: cache.NewSet("default"), Labels: labels.SelectorFromSet(labels.Set{"name": "a"}), Transform: mark("default"), Resync: time.Minute,
 		})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for want, s := range map[string]cache.Scope{
 			"default/a by default every 1m0s":                  {},
 			"default/a default/b by default every 1m0s":        {Labels: labels.Everything()},
@@ -280,18 +280,18 @@ func TestOptions_ScopeWins(t *testing.T) {
 func TestOptions_TransformOfAllTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, widgets)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		api.Put(widgets, widget("w", int64(1)))
 		c, _ := cacheWith(t, api, cache.Options{Transform: cache.NewTransform("marked", func(o cache.Object) {
 			o.SetAnnotations(map[string]string{"marked": "yes"})
 		})})
 		maps, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
-		defer start(t, c)()
-		m, err := maps.Get(t.Context(), key("a"))
+		defer testkit.Start(t, c.Run)()
+		m, err := maps.Get(t.Context(), testkit.Key("a"))
 		if err != nil || m.Annotations["marked"] != "yes" {
 			t.Errorf("got %v, %v", m, err)
 		}
-		u, err := raw.Get(t.Context(), key("w"))
+		u, err := raw.Get(t.Context(), testkit.Key("w"))
 		if err != nil || u.GetAnnotations()["marked"] != "yes" {
 			t.Errorf("got %v, %v", u, err)
 		}
@@ -321,7 +321,7 @@ func TestOptions_Invalid(t *testing.T) {
 	set := cache.NewSet[string]() // filled before Run
 	c, _ := cacheWith(t, sim.NewServer(sim.ConfigMaps), cache.Options{Namespaces: set})
 	set.Add("a")
-	start(t, c)()
+	testkit.Start(t, c.Run)()
 }
 
 // TestParseNamespaces: a list becomes a set, and nothing but an empty list means all namespaces.
@@ -361,7 +361,7 @@ func TestInformer_OneNamespace(t *testing.T) {
 			t.Error("there is no namespace, but an informer")
 		}
 		set.Add("b")
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synctest.Wait()
 		if keys := informer.GetStore().ListKeys(); len(keys) != 1 || keys[0] != "a/x" || !namespaces.HasSynced() {

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // inBubble runs a packed cache of widgets and ConfigMaps in a bubble.
@@ -59,16 +60,16 @@ func TestPacked_Transform(t *testing.T) {
 			}
 		})})
 		for _, name := range []string{"panic", "renamed", "good"} {
-			api.Put(sim.ConfigMaps, configMap(name, "1"))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name, "1"))
 		}
 		for _, name := range []string{"unknown", "kind", "good"} {
 			api.Put(widgets, widget(name, int64(3)))
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, loose)
 		for _, name := range []string{"panic", "renamed", "good"} {
-			m, err := maps.Get(t.Context(), key(name))
+			m, err := maps.Get(t.Context(), testkit.Key(name))
 			if err != nil || m.Name != name || m.UID == "other" || m.ResourceVersion == "1" || !strings.HasPrefix(m.Data["data"], "1+") {
 				t.Errorf("%s: got %v, %v", name, m, err)
 			}
@@ -77,12 +78,12 @@ func TestPacked_Transform(t *testing.T) {
 			!strings.Contains(fmt.Sprint(s.Broken), `default/renamed: the transform "odd" failed: it changed`) {
 			t.Errorf("got %s", s.Broken)
 		}
-		good, err := loose.Get(t.Context(), key("good"))
+		good, err := loose.Get(t.Context(), testkit.Key("good"))
 		if err != nil || good.Object["added"] != int64(7) || good.Object["size"] != nil {
 			t.Errorf("got %v, %v", good, err)
 		}
 		for _, name := range []string{"unknown", "kind"} { // the API server's state
-			u, err := loose.Get(t.Context(), key(name))
+			u, err := loose.Get(t.Context(), testkit.Key(name))
 			if err != nil || u.Object["size"] != int64(3) || u.GetKind() != "Widget" {
 				t.Errorf("got %v, %v", u, err)
 			}
@@ -100,14 +101,14 @@ func TestPacked_TransformOfUndecodable(t *testing.T) {
 		h := cache.ForScope[*Widget](c, cache.Scope{Transform: cache.NewTransform("t", func(w *Widget) { w.Size++ })})
 		api.Put(widgets, widget("odd", "large"))
 		api.Put(widgets, widget("even", int64(2)))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		if s := h.State(); s.BrokenCount != 1 || !strings.HasPrefix(s.Broken[0], "default/odd: it cannot be decoded") || s.Phase != hook.Synced {
 			t.Errorf("got %s", s)
 		}
 		api.Put(widgets, widget("odd", int64(4)))
 		synctest.Wait()
-		if w, err := h.Get(t.Context(), key("odd")); err != nil || w.Size < 5 || h.State().BrokenCount != 0 {
+		if w, err := h.Get(t.Context(), testkit.Key("odd")); err != nil || w.Size < 5 || h.State().BrokenCount != 0 {
 			t.Errorf("got %v, %v, %s", w, err, h.State())
 		}
 	})
@@ -119,9 +120,9 @@ func TestPacked_ErrorsOfRelists(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		api.Put(widgets, widget("odd", "large"))
 		h := cache.For[*Widget](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		if _, err := h.Get(t.Context(), key("odd")); err == nil || h.State().BrokenCount != 1 {
+		if _, err := h.Get(t.Context(), testkit.Key("odd")); err == nil || h.State().BrokenCount != 1 {
 			t.Fatalf("got %v, %s", err, h.State())
 		}
 		api.Intercept(refuse)
@@ -132,7 +133,7 @@ func TestPacked_ErrorsOfRelists(t *testing.T) {
 		api.Intercept(nil)
 		time.Sleep(30 * time.Minute) // it is forgotten with the next watch
 		synctest.Wait()
-		if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
+		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
 			t.Errorf("got %v, %s", err, h.State())
 		}
 	})
@@ -142,7 +143,7 @@ func TestPacked_ErrorsOfRelists(t *testing.T) {
 // its last state, even if that does not fit its Go type. It may return.
 func TestPacked_ScopeChanges(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
-		names, namespaces := cache.NewSet(key("a"), key("odd")), cache.NewSet("default")
+		names, namespaces := cache.NewSet(testkit.Key("a"), testkit.Key("odd")), cache.NewSet("default")
 		byName := cache.ForScope[*Widget](c, cache.Scope{Names: names})
 		bySpace := cache.ForScope[*Widget](c, cache.Scope{Namespaces: namespaces})
 		size := cache.NewIndex(byName, "size", func(w *Widget) []string { return []string{fmt.Sprint(w.Size)} })
@@ -154,7 +155,7 @@ func TestPacked_ScopeChanges(t *testing.T) {
 		defer first.Close()
 		second, all := subscribe(t, bySpace)
 		defer second.Close()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, byName)
 		synced(t, bySpace)
 		expect := func(e *events, want ...string) {
@@ -169,13 +170,13 @@ func TestPacked_ScopeChanges(t *testing.T) {
 		}
 		expect(some, "add a")
 		expect(all, "add a", "add b")
-		names.Add(key("b"))
-		names.Remove(key("a"), key("odd"))
+		names.Add(testkit.Key("b"))
+		names.Remove(testkit.Key("a"), testkit.Key("odd"))
 		expect(some, "add b", "missed a", "missed odd")
 		if list, err := size.List(t.Context(), "1", cache.ListOptions{}); err != nil || len(list) != 1 || list[0].Name != "b" {
 			t.Errorf("got %v, %v", list, err)
 		}
-		names.Add(key("a"))
+		names.Add(testkit.Key("a"))
 		expect(some, "add a")
 		namespaces.Replace("other")
 		expect(all, "missed a", "missed b", "missed odd")
@@ -195,7 +196,7 @@ func TestS10_CatchUp_Packed(t *testing.T) {
 		foreign, f := subscribe(t, adopted)
 		defer foreign.Close()
 		api.Put(widgets, widget("a", int64(1)))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		catchUp := func(want string) {
 			t.Helper()
@@ -228,14 +229,14 @@ func TestS10_CatchUp_Packed(t *testing.T) {
 // copies.
 func TestPacked_Adopt(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		h := cache.For[*corev1.ConfigMap](c)
 		adopted := cache.Adopt[*corev1.ConfigMap](c, informerOf(h), cache.AdoptOptions{})
 		data := cache.NewIndex(adopted, "data", func(m *corev1.ConfigMap) []string { return []string{m.Data["data"]} })
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for range 2 {
-			m, err := adopted.Get(t.Context(), key("a"))
+			m, err := adopted.Get(t.Context(), testkit.Key("a"))
 			if err != nil || m.Data["data"] != "1" {
 				t.Fatalf("got %v, %v", m, err)
 			}
@@ -256,7 +257,7 @@ func TestPacked_LateIndex(t *testing.T) {
 		h := cache.For[*Widget](c)
 		api.Put(widgets, widget("a", int64(1)))
 		api.Put(widgets, widget("odd", "large"))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		size := cache.NewIndex(h, "size", func(w *Widget) []string {
 			if w.Size == 13 {
@@ -311,14 +312,14 @@ func TestPacked_CacheReads(t *testing.T) {
 		if meta.State().Storage != "decoded" || typed.State().Storage != "packed" || loose.State().Storage != "packed" {
 			t.Errorf("got %s, %s, %s", meta.State().Storage, typed.State().Storage, loose.State().Storage)
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		ctx := t.Context()
 		var w Widget
-		if err := c.Get(ctx, key("a"), &w); err != nil || w.Size != 1 || w.Kind != "Widget" {
+		if err := c.Get(ctx, testkit.Key("a"), &w); err != nil || w.Size != 1 || w.Kind != "Widget" {
 			t.Errorf("got %v, %v", w, err)
 		}
 		before := w
-		if err := c.Get(ctx, key("odd"), &w); err == nil || !reflect.DeepEqual(w, before) {
+		if err := c.Get(ctx, testkit.Key("odd"), &w); err == nil || !reflect.DeepEqual(w, before) {
 			t.Errorf("got %v, %v", w, err)
 		}
 		var list WidgetList
@@ -328,7 +329,7 @@ func TestPacked_CacheReads(t *testing.T) {
 		u, all := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
 		u.SetGroupVersionKind(widgetKind)
 		all.SetGroupVersionKind(widgetKind.GroupVersion().WithKind("WidgetList"))
-		if err := c.Get(ctx, key("odd"), u); err != nil || u.Object["size"] != "large" {
+		if err := c.Get(ctx, testkit.Key("odd"), u); err != nil || u.Object["size"] != "large" {
 			t.Errorf("got %v, %v", u, err)
 		}
 		if err := c.List(ctx, all, cache.ListOptions{}); err != nil || len(all.Items) != 2 || all.Items[0].GetKind() != "Widget" {
@@ -336,7 +337,7 @@ func TestPacked_CacheReads(t *testing.T) {
 		}
 		m := &metav1.PartialObjectMetadata{}
 		m.SetGroupVersionKind(widgetKind)
-		if err := c.Get(ctx, key("odd"), m); err != nil || m.Name != "odd" {
+		if err := c.Get(ctx, testkit.Key("odd"), m); err != nil || m.Name != "odd" {
 			t.Errorf("got %v, %v", m, err)
 		}
 	})
@@ -347,16 +348,16 @@ func TestPacked_Decodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, api *sim.Server, c *cache.Cache, told *broken) {
 		h := cache.For[*corev1.ConfigMap](c)
 		for n := range 10 {
-			m := configMap(fmt.Sprint("m", n), "1")
+			m := testkit.ConfigMap(fmt.Sprint("m", n), "1")
 			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "owner"}}
 			api.Put(sim.ConfigMaps, m)
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		if n := h.State().Decodes; n != 0 {
 			t.Errorf("%d decodes for the initial list", n)
 		}
-		if _, err := h.Get(t.Context(), key("m1")); err != nil || h.State().Decodes != 1 {
+		if _, err := h.Get(t.Context(), testkit.Key("m1")); err != nil || h.State().Decodes != 1 {
 			t.Errorf("%d decodes for a Get; %v", h.State().Decodes, err)
 		}
 		for range h.Owned(t.Context(), types.UID("owner"), cache.ListOptions{}) {
@@ -381,16 +382,16 @@ func TestPacked_Formats(t *testing.T) {
 			}
 			return nil, nil
 		})
-		api.Put(sim.ConfigMaps, configMap("a", "0"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "0"))
 		h := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for n := range 6 {
 			api.CutWatches()
 			time.Sleep(10 * time.Second)
-			api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(n)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap("a", fmt.Sprint(n)))
 			synctest.Wait()
-			if m, err := h.Get(t.Context(), key("a")); err != nil || m.Data["data"] != fmt.Sprint(n) || m.Kind != "" {
+			if m, err := h.Get(t.Context(), testkit.Key("a")); err != nil || m.Data["data"] != fmt.Sprint(n) || m.Kind != "" {
 				t.Errorf("got %v, %v", m, err)
 			}
 		}

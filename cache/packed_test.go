@@ -52,7 +52,7 @@ func TestF1_SameObjects(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps, widgets)
 				api.Intercept(a)
 				for n := range 600 { // more than one goroutine decodes
-					m := configMap(fmt.Sprint("m", n), fmt.Sprint(n))
+					m := testkit.ConfigMap(fmt.Sprint("m", n), fmt.Sprint(n))
 					m.Labels = map[string]string{"even": fmt.Sprint(n%2 == 0)}
 					m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "of all"}}
 					m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
@@ -65,7 +65,7 @@ func TestF1_SameObjects(t *testing.T) {
 					cache.ForScope[*Widget](c, cache.Scope{Storage: storage})
 					cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Storage: storage, Kind: widgetKind})
 				}
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				same := func() {
 					t.Helper()
 					sameReads[*corev1.ConfigMap](t, c, cache.Scope{})
@@ -74,7 +74,7 @@ func TestF1_SameObjects(t *testing.T) {
 				}
 				same()
 				for n := range 100 {
-					api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n), "changed"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", n), "changed"))
 					api.Put(widgets, widget(fmt.Sprint("w", n), int64(-n)))
 					api.Remove(widgets, "default", fmt.Sprint("w", 200+n))
 				}
@@ -107,9 +107,9 @@ func sameReads[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) {
 		list, err := h.List(ctx, cache.ListOptions{})
 		add("list", list, err)
 		for _, o := range list {
-			one, err := h.Get(ctx, key(o.GetName()))
+			one, err := h.Get(ctx, testkit.Key(o.GetName()))
 			add("get", []T{one}, err)
-			shared, err := h.Shared().Get(ctx, key(o.GetName()))
+			shared, err := h.Shared().Get(ctx, testkit.Key(o.GetName()))
 			add("shared", []T{shared}, err)
 		}
 		list, err = h.List(ctx, cache.ListOptions{Namespace: "default", Labels: labels.SelectorFromSet(labels.Set{"even": "true"})})
@@ -139,7 +139,7 @@ func sameReads[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) {
 func TestF1_SameEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		c, _ := packedCache(t, api)
 		logs := map[string]*[]string{}
 		listen := func(name string, add func(toolscache.ResourceEventHandler)) {
@@ -171,10 +171,10 @@ func TestF1_SameEvents(t *testing.T) {
 				}
 			})
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
-		api.Put(sim.ConfigMaps, configMap("b", "1"))
-		api.Put(sim.ConfigMaps, configMap("a", "2"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "2"))
 		api.Remove(sim.ConfigMaps, "default", "b")
 		synctest.Wait()
 		api.Intercept(refuse)
@@ -198,15 +198,15 @@ func TestF1_SameEvents(t *testing.T) {
 func TestF2_OwnCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		c, _ := packedCache(t, api)
 		h := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		shared, err := h.Shared().Get(t.Context(), key("a"))
+		shared, err := h.Shared().Get(t.Context(), testkit.Key("a"))
 		testkit.NoError(t, err)
 		for range 2 {
-			m, err := h.Get(t.Context(), key("a"))
+			m, err := h.Get(t.Context(), testkit.Key("a"))
 			if err != nil || m.Data["data"] != "1" || m == shared {
 				t.Errorf("got %v, %v", m, err)
 			}
@@ -217,7 +217,7 @@ func TestF2_OwnCopies(t *testing.T) {
 			}
 			list[0].Data["data"] = "mine"
 			var read corev1.ConfigMap
-			if err := c.Get(t.Context(), key("a"), &read); err != nil || read.Data["data"] != "1" || read.Kind != "ConfigMap" {
+			if err := c.Get(t.Context(), testkit.Key("a"), &read); err != nil || read.Data["data"] != "1" || read.Kind != "ConfigMap" {
 				t.Errorf("got %v, %v", read, err)
 			}
 			read.Data["data"] = "mine"
@@ -233,17 +233,17 @@ func TestF2_OwnCopies(t *testing.T) {
 func TestF3_ManagedFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		m := configMap("a", "1")
+		m := testkit.ConfigMap("a", "1")
 		m.Annotations = map[string]string{"a": "b"}
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "someone", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
 		api.Put(sim.ConfigMaps, m)
 		c, _ := packedCache(t, api)
 		without, with := cache.For[*corev1.ConfigMap](c), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{KeepManagedFields: true})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, without)
 		synced(t, with)
-		a, err := without.Get(t.Context(), key("a"))
-		b, wrong := with.Get(t.Context(), key("a"))
+		a, err := without.Get(t.Context(), testkit.Key("a"))
+		b, wrong := with.Get(t.Context(), testkit.Key("a"))
 		if err != nil || wrong != nil || a.ManagedFields != nil || len(b.ManagedFields) != 1 {
 			t.Fatalf("got %v, %v; %v, %v", a, err, b, wrong)
 		}
@@ -267,7 +267,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		h := cache.For[*Widget](c)
 		seen, e := subscribe(t, h)
 		defer seen.Close()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		reads := func(valid, left int, event string) {
 			t.Helper()
@@ -290,7 +290,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		}
 		bad := func() {
 			t.Helper()
-			_, err := h.Get(t.Context(), key("odd"))
+			_, err := h.Get(t.Context(), testkit.Key("odd"))
 			const why = "it cannot be decoded: json: cannot unmarshal string"
 			if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "get Widget default/odd: "+why) {
 				t.Errorf("got %v", err)
@@ -314,7 +314,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		bad()
 		api.Remove(widgets, "default", "odd")
 		reads(1, 0, "delete odd")
-		if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
+		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
 			t.Errorf("got %v, %s", err, h.State())
 		}
 	})

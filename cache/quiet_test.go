@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS4_QuietWithoutBookmarks: an informer of a server without bookmarks is idle. It is compared
@@ -25,17 +26,17 @@ func TestS4_QuietWithoutBookmarks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 				api.Silence()
-				api.Put(sim.ConfigMaps, configMap("a"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				c, told := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
 				events := record(t, maps)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				synctest.Wait()
 				since := maps.State().Since
 				for range 60 {
 					if time.Sleep(time.Minute); others {
-						api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("b").ObjectMeta, StringData: map[string]string{"at": time.Now().String()}})
+						api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("b").ObjectMeta, StringData: map[string]string{"at": time.Now().String()}})
 					}
 				}
 				s := maps.State()
@@ -58,11 +59,11 @@ func TestS4_QuietWithoutBookmarks(t *testing.T) {
 func TestS4_QuietAndMute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, told := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		events := record(t, maps)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		time.Sleep(4 * time.Minute)
 		if s := maps.State(); s.Quiet != 0 || s.Watches != 1 {
@@ -82,7 +83,7 @@ func TestS4_QuietAndMute(t *testing.T) {
 		}))
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		time.Sleep(3*time.Minute - time.Second)
 		if got := events.take(); got != "add b" && got != "" {
 			t.Errorf("got %s", got)
@@ -94,7 +95,7 @@ func TestS4_QuietAndMute(t *testing.T) {
 		if got := told.take(); got != "failing, synced" {
 			t.Errorf("the hook was told: %s", got)
 		}
-		if _, err := maps.Get(t.Context(), key("b")); err != nil {
+		if _, err := maps.Get(t.Context(), testkit.Key("b")); err != nil {
 			t.Error(err)
 		}
 	})

@@ -39,7 +39,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				for range 5 {
 					handles = append(handles, cache.For[*corev1.ConfigMap](c))
 				}
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synctest.Wait()
 				for range 5 {
 					handles = append(handles, cache.For[*corev1.ConfigMap](c))
@@ -75,7 +75,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 func TestS9_ReadWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		api.Intercept(hang)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -84,7 +84,7 @@ func TestS9_ReadWaits(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, late)
 			defer cancel()
-			_, got := maps.Get(ctx, key("a"))
+			_, got := maps.Get(ctx, testkit.Key("a"))
 			_, listed := maps.List(ctx, cache.ListOptions{})
 			for _, err := range []error{got, listed} {
 				if !errors.Is(err, late) || !strings.Contains(err.Error(), "ConfigMap") || !strings.Contains(err.Error(), "not synced") || !strings.Contains(err.Error(), want) {
@@ -93,12 +93,12 @@ func TestS9_ReadWaits(t *testing.T) {
 			}
 		}
 		read("not started")
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		read("syncing")
 		api.Intercept(forbid)
 		api.CutWatches()
 		stop()
-		_, err := maps.Get(context.Background(), key("a"))
+		_, err := maps.Get(context.Background(), testkit.Key("a"))
 		if err == nil || !strings.Contains(err.Error(), "never will be") || !strings.Contains(err.Error(), "stopped") {
 			t.Errorf("after the cache's end: %v", err)
 		}
@@ -109,13 +109,13 @@ func TestS9_ReadWaits(t *testing.T) {
 func TestS9_ReadSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		api.Intercept(forbid)
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		testkit.NoError(t, maps.Settled(t.Context()))
-		if m, err := maps.Get(t.Context(), key("a")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "failing") {
+		if m, err := maps.Get(t.Context(), testkit.Key("a")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "failing") {
 			t.Errorf("answered %v, %v from an unsynced store", m, err)
 		}
 		waited := make(chan error, 1)
@@ -130,7 +130,7 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 		if err := <-waited; err != nil {
 			t.Error(err)
 		}
-		if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Name != "a" || maps.Stale() != nil {
+		if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Name != "a" || maps.Stale() != nil {
 			t.Errorf("got %v, %v, %v", m, err, maps.Stale())
 		}
 	})
@@ -141,10 +141,10 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 func TestS9_LastKnownState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		synced(t, maps)
 		api.Intercept(refuse)
 		api.CutWatches()
@@ -153,7 +153,7 @@ func TestS9_LastKnownState(t *testing.T) {
 			if err := maps.Stale(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
-			if m, err := maps.Get(t.Context(), key("a")); err != nil || m.Name != "a" {
+			if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Name != "a" {
 				t.Errorf("the last known state: %v, %v", m, err)
 			}
 			stop()
@@ -165,17 +165,17 @@ func TestReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 		for _, name := range []string{"a", "b"} {
-			api.Put(sim.ConfigMaps, configMap(name, name))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name, name))
 		}
-		elsewhere := configMap("a")
+		elsewhere := testkit.ConfigMap("a")
 		elsewhere.Namespace = "other"
 		api.Put(sim.ConfigMaps, elsewhere)
 		api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 		c, _ := newCache(t, api)
 		ctx, maps, namespaces := t.Context(), cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Namespace](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 
-		m, err := maps.Get(ctx, key("a"))
+		m, err := maps.Get(ctx, testkit.Key("a"))
 		if err != nil || m.Data["data"] != "a" {
 			t.Fatalf("got %v, %v", m, err)
 		}
@@ -207,16 +207,16 @@ func TestReads(t *testing.T) {
 		if got := list(cache.ListOptions{Namespace: "default", Labels: labels.SelectorFromSet(labels.Set{"name": "b"})}); got != "default/b=b" {
 			t.Errorf("selected: %s", got)
 		}
-		if m, err := maps.Get(ctx, key("a")); err != nil || m.Data["data"] != "a" || m.Labels["name"] != "a" {
+		if m, err := maps.Get(ctx, testkit.Key("a")); err != nil || m.Data["data"] != "a" || m.Labels["name"] != "a" {
 			t.Errorf("a copy reached the store: %v, %v", m, err)
 		}
 		if n, err := namespaces.Get(ctx, types.NamespacedName{Name: "default"}); err != nil || n.Name != "default" {
 			t.Errorf("got %v, %v", n, err)
 		}
 		for what, err := range map[string]error{
-			`configmaps "none" not found`:                                                            second(maps.Get(ctx, key("none"))),
+			`configmaps "none" not found`:                                                            second(maps.Get(ctx, testkit.Key("none"))),
 			"get ConfigMap a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
-			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`: second(namespaces.Get(ctx, key("a"))),
+			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`: second(namespaces.Get(ctx, testkit.Key("a"))),
 			`list Namespace: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
 		} {
 			if err == nil || !strings.Contains(err.Error(), what) || apierrors.IsNotFound(err) != strings.HasSuffix(what, "not found") {
@@ -239,7 +239,7 @@ func TestHandle(t *testing.T) {
 		t.Errorf("before anybody asked: %v", err)
 	}
 	namespaces := cache.For[*corev1.Namespace](c)
-	defer start(t, c)()
+	defer testkit.Start(t, c.Run)()
 	synced(t, maps)
 	synced(t, namespaces)
 	if yes, err := maps.Namespaced(); !yes || err != nil {
@@ -248,7 +248,7 @@ func TestHandle(t *testing.T) {
 	if yes, err := namespaces.Namespaced(); yes || err != nil {
 		t.Errorf("namespaces are namespaced: %v, %v", yes, err)
 	}
-	m := configMap("a")
+	m := testkit.ConfigMap("a")
 	m.UID = "uid"
 	r := maps.OwnerRef(m)
 	if *r.APIVersion != "v1" || *r.Kind != "ConfigMap" || *r.Name != "a" || *r.UID != "uid" || !*r.Controller || !*r.BlockOwnerDeletion {
@@ -284,9 +284,9 @@ func TestValidate(t *testing.T) {
 	}
 	ctx := t.Context()
 	for i, errs := range [][]error{
-		{noList.WaitForSync(ctx), second(noList.Get(ctx, key("a"))), second(noList.List(ctx, cache.ListOptions{})), second(noList.Namespaced()), noList.State().Err},
-		{unknown.WaitForSync(ctx), second(unknown.Get(ctx, key("a"))), second(unknown.List(ctx, cache.ListOptions{})), second(unknown.Namespaced()), unknown.State().Err},
-		{notAPointer.WaitForSync(ctx), second(notAPointer.Get(ctx, key("a"))), second(notAPointer.List(ctx, cache.ListOptions{})), second(notAPointer.Namespaced()), notAPointer.State().Err},
+		{noList.WaitForSync(ctx), second(noList.Get(ctx, testkit.Key("a"))), second(noList.List(ctx, cache.ListOptions{})), second(noList.Namespaced()), noList.State().Err},
+		{unknown.WaitForSync(ctx), second(unknown.Get(ctx, testkit.Key("a"))), second(unknown.List(ctx, cache.ListOptions{})), second(unknown.Namespaced()), unknown.State().Err},
+		{notAPointer.WaitForSync(ctx), second(notAPointer.Get(ctx, testkit.Key("a"))), second(notAPointer.List(ctx, cache.ListOptions{})), second(notAPointer.Namespaced()), notAPointer.State().Err},
 	} {
 		for _, err := range errs {
 			if err == nil || !strings.Contains(err.Error(), wants[i]) {

@@ -43,7 +43,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, late by %s", name, late), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := sim.NewServer(sim.ConfigMaps)
-					api.Put(sim.ConfigMaps, configMap("deleted"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("deleted"))
 					cl, err := client.New(api.Config(), client.Options{})
 					testkit.NoError(t, err)
 					var maps *cache.Handle[*corev1.ConfigMap]
@@ -56,19 +56,19 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 							got = append(got, string(s.Phase))
 							return
 						}
-						_, last := maps.Get(t.Context(), key("map-999"))
-						_, gone := maps.Get(t.Context(), key("deleted"))
+						_, last := maps.Get(t.Context(), testkit.Key("map-999"))
+						_, gone := maps.Get(t.Context(), testkit.Key("deleted"))
 						got = append(got, fmt.Sprintf("%s, created %t, deleted %t", s.Phase, last == nil, apierrors.IsNotFound(gone)))
 					})})
 					maps = cache.For[*corev1.ConfigMap](c)
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 					synced(t, maps)
 					api.Intercept(refusal)
 					api.CutWatches()
 					time.Sleep(10 * time.Second)
 					api.Remove(sim.ConfigMaps, "default", "deleted")
 					for n := range 1000 {
-						api.Put(sim.ConfigMaps, configMap(fmt.Sprintf("map-%d", n)))
+						api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprintf("map-%d", n)))
 					}
 					changed := time.Now()
 					time.Sleep(40 * time.Second)

@@ -28,12 +28,12 @@ func TestS2_BrokenWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		for _, name := range []string{"a", "b"} {
-			api.Put(sim.ConfigMaps, configMap(name))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name))
 		}
 		c, told := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](c)
 		events := record(t, maps)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		// client-go lists again after a watch of less than a second without events.
 		time.Sleep(time.Minute)
@@ -45,8 +45,8 @@ func TestS2_BrokenWatch(t *testing.T) {
 			t.Errorf("got %s", s)
 		}
 		api.Remove(sim.ConfigMaps, "default", "a")
-		api.Put(sim.ConfigMaps, configMap("b", "1"))
-		api.Put(sim.ConfigMaps, configMap("c"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("c"))
 		api.Intercept(nil)
 		time.Sleep(3 * time.Second)
 		if got := events.take(); got != "delete a, update b, add c" {
@@ -79,12 +79,12 @@ func TestS2_Expired(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
 				for _, name := range []string{"a", "b", "c"} {
-					api.Put(sim.ConfigMaps, configMap(name))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap(name))
 				}
 				c, told := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
 				events := record(t, maps)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				synctest.Wait()
 				events.take()
@@ -94,8 +94,8 @@ func TestS2_Expired(t *testing.T) {
 				before := api.Object(sim.ConfigMaps, "default", "b").GetUID()
 				api.Remove(sim.ConfigMaps, "default", "a")
 				api.Remove(sim.ConfigMaps, "default", "b")
-				api.Put(sim.ConfigMaps, configMap("b"))
-				api.Put(sim.ConfigMaps, configMap("d"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("d"))
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(5 * time.Second)
@@ -106,7 +106,7 @@ func TestS2_Expired(t *testing.T) {
 						t.Errorf("%s lacks %s", got, want)
 					}
 				}
-				if b, err := maps.Get(t.Context(), key("b")); err != nil || b.UID == before {
+				if b, err := maps.Get(t.Context(), testkit.Key("b")); err != nil || b.UID == before {
 					t.Errorf("got %v, %v", b, err)
 				}
 				if got := told.take(); got != "failing, synced" {
@@ -129,14 +129,14 @@ func TestS2_TooLargeVersion(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				newer, older := sim.NewServer(sim.ConfigMaps), sim.NewServer(sim.ConfigMaps)
 				for _, name := range []string{"a", "b", "c", "d"} {
-					newer.Put(sim.ConfigMaps, configMap(name))
+					newer.Put(sim.ConfigMaps, testkit.ConfigMap(name))
 				}
-				older.Put(sim.ConfigMaps, configMap("a"))
+				older.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				older.Intercept(a)
 				newer.Intercept(a)
 				c, _ := newCache(t, newer)
 				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				synctest.Wait()
 				newer.Intercept(func(r *sim.Request) (*http.Response, error) {
@@ -160,16 +160,16 @@ func TestS2_TooLargeVersion(t *testing.T) {
 func TestS2_AnotherServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, after := sim.NewServer(sim.Deployments), sim.NewServer(sim.Deployments)
-		before.Put(sim.Deployments, deployment("a"))
+		before.Put(sim.Deployments, testkit.Deployment("a"))
 		for range 10 { // its versions are higher, so no restore is noticed
 			for _, name := range []string{"b", "c", "d"} {
-				after.Put(sim.Deployments, deployment(name))
+				after.Put(sim.Deployments, testkit.Deployment(name))
 			}
 		}
 		c, _ := newCache(t, before)
 		deployments := cache.For[*appsv1.Deployment](c)
 		events := record(t, deployments)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, deployments)
 		time.Sleep(3 * time.Minute)
 		events.take()
@@ -195,12 +195,12 @@ func TestS5_Removed(t *testing.T) {
 				api := sim.NewServer(sim.Deployments, sim.ConfigMaps)
 				api.Intercept(a)
 				for _, name := range []string{"a", "b"} {
-					api.Put(sim.Deployments, deployment(name))
+					api.Put(sim.Deployments, testkit.Deployment(name))
 				}
 				c, told := newCache(t, api)
 				deployments, maps := cache.For[*appsv1.Deployment](c), cache.For[*corev1.ConfigMap](c)
 				events := record(t, deployments)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, deployments)
 				time.Sleep(3 * time.Minute)
 				if got := events.take(); got != "add a, add b" && got != "add b, add a" {
@@ -211,15 +211,15 @@ func TestS5_Removed(t *testing.T) {
 				if s := deployments.State(); s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) {
 					t.Errorf("got %s", s)
 				}
-				if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+				if _, err := deployments.Get(t.Context(), testkit.Key("a")); err != nil {
 					t.Errorf("the last known state: %v", err)
 				}
 				if s := maps.State(); s.Phase != hook.Synced {
 					t.Errorf("the other is %s", s)
 				}
 				api.Serve(sim.Deployments)
-				api.Put(sim.Deployments, deployment("b"))
-				api.Put(sim.Deployments, deployment("c"))
+				api.Put(sim.Deployments, testkit.Deployment("b"))
+				api.Put(sim.Deployments, testkit.Deployment("c"))
 				time.Sleep(5 * time.Second)
 				got := events.take()
 				for _, want := range []string{"missed a", "update b", "add c"} {
@@ -256,7 +256,7 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 						t.Fatal(err)
 					}
 				} else {
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 					synced(t, deployments)
 				}
 				time.Sleep(3 * time.Minute)
@@ -264,12 +264,12 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 				renamed := sim.Deployments
 				renamed.Name = "rollouts"
 				api.Serve(renamed)
-				api.Put(renamed, deployment("a"))
+				api.Put(renamed, testkit.Deployment("a"))
 				if known {
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 				}
 				time.Sleep(5 * time.Second)
-				if _, err := deployments.Get(t.Context(), key("a")); err != nil {
+				if _, err := deployments.Get(t.Context(), testkit.Key("a")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -283,14 +283,14 @@ func TestS5_ReturnsInAnotherScope(t *testing.T) {
 		api := sim.NewServer(sim.Deployments)
 		c, _ := newCache(t, api)
 		deployments := cache.For[*appsv1.Deployment](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, deployments)
 		time.Sleep(3*time.Minute + time.Second)
 		api.Withdraw(sim.Deployments)
 		everywhere := sim.Deployments
 		everywhere.Namespaced = false
 		api.Serve(everywhere)
-		d := deployment("a")
+		d := testkit.Deployment("a")
 		d.Namespace = ""
 		api.Put(everywhere, d)
 		time.Sleep(5 * time.Second)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS2_RestoredBehindAnswers: a restore is found although the first comparison fails, or was made
@@ -47,7 +48,7 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("a", "1"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 				maps, told := restorable(t, api, cache.DefaultStorage)
 				h := cache.For[*corev1.ConfigMap](maps)
 				var ends atomic.Pointer[time.Time] // the time limit of the watch
@@ -57,13 +58,13 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 					}
 					return nil, nil
 				})
-				defer start(t, maps)()
+				defer testkit.Start(t, maps.Run)()
 				synced(t, h)
 				backup := api.Backup()
 				for n := range 5 {
-					api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint("undone", n)))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("a", fmt.Sprint("undone", n)))
 				}
-				api.Put(sim.ConfigMaps, configMap("undone", "1"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("undone", "1"))
 				time.Sleep(20*time.Minute + time.Millisecond)
 				time.Sleep(time.Until(*ends.Load()) - 300*time.Millisecond)
 				var lists atomic.Int32
@@ -86,7 +87,7 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 				api.Restore(backup)
 				time.Sleep(3 * time.Second) // the watch goes on
 				for n := range 20 {
-					api.Put(sim.ConfigMaps, configMap("b", fmt.Sprint(n)))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("b", fmt.Sprint(n)))
 				}
 				time.Sleep(5 * time.Second)
 				api.Intercept(nil)
@@ -103,9 +104,9 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 func TestS4_ComparisonsBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		maps, _ := restorable(t, api, cache.DefaultStorage)
-		defer start(t, maps)()
+		defer testkit.Start(t, maps.Run)()
 		synced(t, cache.For[*corev1.ConfigMap](maps))
 		time.Sleep(time.Minute)
 		var lists atomic.Int32

@@ -111,22 +111,22 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 					for _, name := range []string{"changed", "deleted", "same"} {
-						api.Put(sim.ConfigMaps, configMap(name, "old"))
+						api.Put(sim.ConfigMaps, testkit.ConfigMap(name, "old"))
 					}
 					c, told := restorable(t, api, storage)
 					maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
 					metas := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
 					events := record(t, maps)
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 					synced(t, maps)
 					synced(t, secrets)
 					synced(t, metas)
 					time.Sleep(5 * time.Minute)
 					backup := api.Backup()
-					api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("s").ObjectMeta})
+					api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("s").ObjectMeta})
 					api.Remove(sim.ConfigMaps, "default", "deleted")
-					api.Put(sim.ConfigMaps, configMap("changed", "new"))
-					api.Put(sim.ConfigMaps, configMap("created", "new"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("changed", "new"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("created", "new"))
 					time.Sleep(5 * time.Minute)
 					if got := contents(t, maps); got != "changed=new created=new same=old" {
 						t.Fatalf("got %s", got)
@@ -137,10 +137,10 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 					if got := contents(t, maps); !strings.HasPrefix(got, "changed=old deleted=old same=old") {
 						t.Errorf("has %s: %s", got, maps.State())
 					}
-					if _, err := metas.Get(t.Context(), key("created")); err == nil {
+					if _, err := metas.Get(t.Context(), testkit.Key("created")); err == nil {
 						t.Error("the metadata of an object that does not exist")
 					}
-					if _, err := secrets.Get(t.Context(), key("s")); err == nil {
+					if _, err := secrets.Get(t.Context(), testkit.Key("s")); err == nil {
 						t.Error("a Secret that does not exist")
 					}
 					got := events.take()
@@ -158,7 +158,7 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 						}
 					}
 					// It follows the API server from there.
-					api.Put(sim.ConfigMaps, configMap("later", "x"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "x"))
 					time.Sleep(time.Second)
 					if got := contents(t, maps); !strings.Contains(got, "later=x") {
 						t.Errorf("has %s", got)
@@ -177,7 +177,7 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 // change makes versions pass.
 func change(api *sim.Server, versions int) {
 	for n := range versions {
-		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("busy").ObjectMeta, StringData: map[string]string{"n": fmt.Sprint(n)}})
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("busy").ObjectMeta, StringData: map[string]string{"n": fmt.Sprint(n)}})
 	}
 }
 
@@ -188,12 +188,12 @@ func TestS9_StaleWhileRestored(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		c, told := restorable(t, api, cache.DefaultStorage)
 		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, secrets)
 		time.Sleep(5 * time.Minute)
 		backup := api.Backup()
-		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("s").ObjectMeta})
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("s").ObjectMeta})
 		time.Sleep(5 * time.Minute)
 		api.Restore(backup)
 		for n := 0; told.count() == 0 && n < 3000; n++ {
@@ -218,13 +218,13 @@ func TestS2_ALaggingReplica(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, replica := sim.NewServer(sim.ConfigMaps), sim.NewServer(sim.ConfigMaps)
-				replica.Put(sim.ConfigMaps, configMap("a", "old"))
+				replica.Put(sim.ConfigMaps, testkit.ConfigMap("a", "old"))
 				for n := range 10 {
-					api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(n)))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("a", fmt.Sprint(n)))
 				}
 				c, told := restorable(t, api, cache.DefaultStorage)
 				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				time.Sleep(time.Minute)
 				told.take()
@@ -262,13 +262,13 @@ func TestS2_AReplacedCluster(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, other := sim.NewServer(sim.ConfigMaps), sim.NewServer(sim.ConfigMaps, sim.Secrets)
 				change(other, 3)
-				other.Put(sim.ConfigMaps, configMap("b", "other"))
+				other.Put(sim.ConfigMaps, testkit.ConfigMap("b", "other"))
 				change(other, 60)
 				if expired {
 					other.Expire()
 				}
 				for _, name := range []string{"a", "b"} {
-					api.Put(sim.ConfigMaps, configMap(name, "own"))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap(name, "own"))
 				}
 				var replaced atomic.Bool
 				cfg := api.Config()
@@ -278,11 +278,11 @@ func TestS2_AReplacedCluster(t *testing.T) {
 				told := &restores{}
 				c := cache.New(cl, cache.Options{Hook: hook.On(func(e *hook.Restored) { told.restored(*e) })})
 				maps := cache.For[*corev1.ConfigMap](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				time.Sleep(5 * time.Minute)
 				for range 10 {
-					api.Put(sim.ConfigMaps, configMap("a", time.Now().String()))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap("a", time.Now().String()))
 				}
 				time.Sleep(time.Minute)
 				replaced.Store(true)
@@ -319,15 +319,15 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, told := restorable(t, api, cache.DefaultStorage)
 		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for n := range 9 {
-			api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(n)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap("a", fmt.Sprint(n)))
 		}
 		synced(t, maps)
 		time.Sleep(time.Minute)
 		backup := api.Backup()
 		for n := range 9 {
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("new-", n), "x"))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("new-", n), "x"))
 		}
 		time.Sleep(time.Minute)
 		body, events := io.Pipe()
@@ -340,7 +340,7 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		api.Restore(backup)
 		for n := range 20 { // soon they pass the known version
-			api.Put(sim.ConfigMaps, configMap("b", fmt.Sprint(n)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap("b", fmt.Sprint(n)))
 			data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
 			testkit.NoError(t, err)
 			if _, err := events.Write(data); err != nil {
@@ -363,15 +363,15 @@ func TestS2_RestoredTwice(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Pods)
 				c, told := restorable(t, api, cache.DefaultStorage)
 				maps, secrets, pods := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c), cache.For[*corev1.Pod](c)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, maps)
 				synced(t, secrets)
 				synced(t, pods)
 				backup := api.Backup()
 				for n := range 2 {
 					for m := range 10 {
-						api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n, m)))
-						api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap(fmt.Sprint("s", n, m)).ObjectMeta})
+						api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", n, m)))
+						api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap(fmt.Sprint("s", n, m)).ObjectMeta})
 					}
 					time.Sleep(time.Minute)
 					api.Restore(backup)
@@ -396,11 +396,11 @@ func TestS2_RestoredAndRestored(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		c, told := restorable(t, api, cache.DefaultStorage)
 		maps := cache.For[*corev1.ConfigMap](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		backup := api.Backup()
 		for n := range 3 {
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("m", n)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", n)))
 			time.Sleep(time.Second)
 			api.Restore(backup)
 			time.Sleep(15 * time.Second) // 10 until it is compared, 3 until that is confirmed
@@ -418,11 +418,11 @@ func TestS10_WhileRestored(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		c, told := restorable(t, api, cache.DefaultStorage)
 		maps, secrets := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, secrets)
 		backup := api.Backup()
-		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: configMap("s").ObjectMeta})
+		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("s").ObjectMeta})
 		time.Sleep(10 * time.Minute)
 		api.Restore(backup)
 		for told.count() == 0 {

@@ -128,7 +128,7 @@ func TestF4_StreamedList(t *testing.T) {
 	inEachStorage(t, func(of sim.Resource) string { return frames("ADDED", of, 1, bulk) }, func(t *testing.T, of sim.Resource, c *cache.Cache) {
 		h := handleOf(c, of, cache.Scope{Transform: cache.NewTransform("small", func(o cache.Object) { o.SetAnnotations(nil) })})
 		before := liveBytes()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait() // the list has no end yet
 		if extra := liveBytes() - before; extra > mostExtra {
 			t.Errorf("the cache keeps %d bytes before the end of the list", extra)
@@ -154,7 +154,7 @@ func TestF4_Updates(t *testing.T) {
 		}})
 		testkit.NoError(t, err)
 		before := liveBytes()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		if extra := liveBytes() - before; extra > mostExtra {
 			t.Errorf("the cache keeps %d bytes for objects that are small now", extra)
@@ -186,7 +186,7 @@ func TestF4_PlainList(t *testing.T) {
 		c := cache.New(b, cache.Options{Storage: cache.Packed})
 		h := handleOf(c, nodes, cache.Scope{Transform: cache.NewTransform("small", func(o cache.Object) { o.SetAnnotations(nil) })})
 		before := liveBytes()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		if extra := liveBytes() - before; extra > mostExtra {
 			t.Errorf("the cache keeps %d bytes before the end of the list", extra)

@@ -29,7 +29,7 @@ import (
 
 // in returns a ConfigMap in a namespace.
 func in(namespace, name string) *corev1.ConfigMap {
-	m := configMap(name)
+	m := testkit.ConfigMap(name)
 	m.Namespace = namespace
 	return m
 }
@@ -61,7 +61,7 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
 		other := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("b", "c")})
 		seen, e := subscribe(t, maps)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, other)
 		testkit.NoError(t, seen.WaitForSync(t.Context()))
@@ -104,12 +104,12 @@ func TestScopeNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		for _, name := range []string{"a", "b", "c"} {
-			api.Put(sim.ConfigMaps, configMap(name))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name))
 		}
 		c, _ := newCache(t, api)
-		set := cache.NewSet(key("a"), key("none"))
+		set := cache.NewSet(testkit.Key("a"), testkit.Key("none"))
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: set})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		if got := names(t, maps); got != "default/a" {
 			t.Errorf("got %s", got)
@@ -119,13 +119,13 @@ func TestScopeNames(t *testing.T) {
 				t.Errorf("got %s %s", r, r.Query)
 			}
 		}
-		if _, err := maps.Get(t.Context(), key("b")); err == nil || !strings.Contains(err.Error(), "outside the scope") {
+		if _, err := maps.Get(t.Context(), testkit.Key("b")); err == nil || !strings.Contains(err.Error(), "outside the scope") {
 			t.Errorf("got %v", err)
 		}
-		if _, err := maps.Get(t.Context(), key("none")); !apierrors.IsNotFound(err) {
+		if _, err := maps.Get(t.Context(), testkit.Key("none")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
-		set.Add(key("b"))
+		set.Add(testkit.Key("b"))
 		synced(t, maps)
 		if got := names(t, maps); got != "default/a default/b" {
 			t.Errorf("got %s", got)
@@ -138,14 +138,14 @@ func TestScopeNames(t *testing.T) {
 func TestScopeSelectors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		m := configMap("a")
+		m := testkit.ConfigMap("a")
 		api.Put(sim.ConfigMaps, m)
 		c, _ := newCache(t, api)
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"in": "yes"}), Fields: fields.OneTermEqualSelector("metadata.namespace", "default")})
 		e := record(t, maps)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
-		if _, err := maps.Get(t.Context(), key("a")); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "labels in=yes, fields metadata.namespace=default") {
+		if _, err := maps.Get(t.Context(), testkit.Key("a")); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "labels in=yes, fields metadata.namespace=default") {
 			t.Errorf("got %v", err)
 		}
 		for _, label := range []string{"yes", "no", "yes"} {
@@ -169,26 +169,26 @@ func TestForms(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
 				api.Intercept(a)
-				api.Put(sim.ConfigMaps, configMap("a", "1"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 				c, _ := newCache(t, api)
 				scope := cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
 				typed, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, scope)
 				meta := cache.ForScope[*metav1.PartialObjectMetadata](c, scope)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, typed)
 				synced(t, raw)
 				synced(t, meta)
-				api.Put(sim.ConfigMaps, configMap("a", "2"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "2"))
 				synctest.Wait()
-				if m, err := typed.Get(t.Context(), key("a")); err != nil || m.Data["data"] != "2" || m.Kind != "" {
+				if m, err := typed.Get(t.Context(), testkit.Key("a")); err != nil || m.Data["data"] != "2" || m.Kind != "" {
 					t.Errorf("got %v, %v", m, err)
 				}
-				u, err := raw.Get(t.Context(), key("a"))
+				u, err := raw.Get(t.Context(), testkit.Key("a"))
 				testkit.NoError(t, err)
 				if data, _, _ := unstructured.NestedString(u.Object, "data", "data"); data != "2" || u.GetKind() != "ConfigMap" || u.GetAPIVersion() != "v1" {
 					t.Errorf("got %v", u)
 				}
-				p, err := meta.Get(t.Context(), key("a"))
+				p, err := meta.Get(t.Context(), testkit.Key("a"))
 				if err != nil || p.Labels["name"] != "a" || p.Kind != "ConfigMap" || p.APIVersion != "v1" {
 					t.Errorf("got %v, %v", p, err)
 				}
@@ -206,13 +206,13 @@ func TestScopeBad(t *testing.T) {
 	c, _ := newCache(t, api)
 	pods := cache.NewTransform("pods only", func(*corev1.Pod) {})
 	for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
-		"cache.Scope has both Namespaces and Names":                 cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a"), Names: cache.NewSet(key("a"))}),
+		"cache.Scope has both Namespaces and Names":                 cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a"), Names: cache.NewSet(testkit.Key("a"))}),
 		"cache.Scope.Resync is -1s, it must not be negative":        cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Resync: -time.Second}),
 		"cache.Scope.Kind is /v1, Kind=Pod, but the type is of /v1": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}}),
 		`the transform "pods only" is for *v1.Pod`:                  cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: pods}),
 		`the transform "nothing" has no function`:                   cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform[*corev1.ConfigMap]("nothing", nil)}),
 	} {
-		_, read := h.Get(t.Context(), key("a"))
+		_, read := h.Get(t.Context(), testkit.Key("a"))
 		_, subscribed := h.Subscribe(nil)
 		for _, err := range []error{read, subscribed, c.Validate(), h.State().Err, h.WaitForSync(t.Context()), h.Settled(t.Context()), h.Stale()} {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -228,7 +228,7 @@ func TestScopeBad(t *testing.T) {
 		api := sim.NewServer(sim.Namespaces)
 		c, _ := newCache(t, api)
 		namespaces := cache.ForScope[*corev1.Namespace](c, cache.Scope{Namespaces: cache.NewSet("a")})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		testkit.NoError(t, namespaces.Settled(t.Context()))
 		if s := namespaces.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "Namespace is a cluster-scoped kind: its cache.Scope must not have a namespace") {
 			t.Errorf("got %s", s)
@@ -241,9 +241,9 @@ func TestScopeBad(t *testing.T) {
 func TestS6_Release(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		first, second := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.ConfigMap](c)
 		seen, e := subscribe(t, second)
 		synced(t, first)
@@ -254,13 +254,13 @@ func TestS6_Release(t *testing.T) {
 			release()
 			synctest.Wait()
 		}
-		if _, err := second.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), "the handle for ConfigMap.v1 was released; declare another with cache.For") {
+		if _, err := second.Get(t.Context(), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), "the handle for ConfigMap.v1 was released; declare another with cache.For") {
 			t.Errorf("a read after Release: %v", err)
 		}
 		if s := second.State(); s.Phase != hook.Stopped {
 			t.Errorf("got %s", s)
 		}
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
 		if got := e.take(); got != "add a, add b" {
 			t.Errorf("the subscription after Release: %s", got)
@@ -288,7 +288,7 @@ func TestS6_NeverStarted(t *testing.T) {
 		seen, _ := subscribe(t, maps)
 		maps.Release()
 		seen.Close()
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		time.Sleep(time.Minute)
 		stop()
 		if n := len(api.Requests()); n != 0 {
@@ -305,12 +305,12 @@ func TestS6_AfterTheEnd(t *testing.T) {
 		set := cache.NewSet("a")
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: set})
 		seen, _ := subscribe(t, maps)
-		start(t, c)()
+		testkit.Start(t, c.Run)()
 		set.Replace("b")
 		if err := seen.WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), "never will be") {
 			t.Errorf("got %v", err)
 		}
-		if _, err := cache.For[*corev1.ConfigMap](c).Get(t.Context(), key("a")); err == nil {
+		if _, err := cache.For[*corev1.ConfigMap](c).Get(t.Context(), testkit.Key("a")); err == nil {
 			t.Error("a handle that was made too late answers")
 		}
 		seen.Close()
@@ -327,7 +327,7 @@ func TestS7_Many(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Deployments)
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for range 50 {
 			h := cache.For[*appsv1.Deployment](c)
 			seen, _ := subscribe(t, h)
@@ -361,7 +361,7 @@ func TestS5_OneQuestion(t *testing.T) {
 			handles = append(handles, cache.ForScope[*appsv1.Deployment](c, cache.Scope{Namespaces: cache.NewSet(namespace)}))
 			cache.ForScope[*appsv1.StatefulSet](c, cache.Scope{Namespaces: cache.NewSet(namespace)})
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		questions := func() (n int) {
 			for _, r := range api.Requests() {
 				if r.Verb == "discover" && r.Resource.Group == "apps" {
@@ -398,7 +398,7 @@ func TestS4_Settled(t *testing.T) {
 		api.Intercept(only(sim.ConfigMaps, hang))
 		c, _ := newCache(t, api)
 		maps, deployments, missing := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Group: "x", Version: "v1", Kind: "X"}})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		for name, settled := range map[string]func(context.Context) error{"synced": deployments.Settled, "waiting": missing.Settled} {
 			if err := settled(t.Context()); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -419,10 +419,10 @@ func TestS4_Settled(t *testing.T) {
 func TestScopeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		api.Put(sim.ConfigMaps, in("other", "a"))
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		var none cache.Set[string]
 		for want, s := range map[string]cache.Scope{
 			"ConfigMap.v1 (nothing): synced":                                               {Labels: labels.Nothing()},
@@ -430,10 +430,10 @@ func TestScopeNothing(t *testing.T) {
 			"ConfigMap.v1 (nothing): synced.":                                              {Fields: fields.Nothing()},
 			"ConfigMap.v1 (0 namespaces): synced":                                          {Namespaces: &none},
 			`cache.Scope.Namespaces has "NO NAME", which is not a namespace: `:             {Namespaces: cache.NewSet("NO NAME")},
-			`cache.Scope.Names has "default/", which has no name`:                          {Names: cache.NewSet(key(""))},
+			`cache.Scope.Names has "default/", which has no name`:                          {Names: cache.NewSet(testkit.Key(""))},
 			`cache.Scope.Names has "", which has no name`:                                  {Names: cache.NewSet(types.NamespacedName{})},
 			`cache.Scope.Names has "../a", whose namespace is invalid: `:                   {Names: cache.NewSet(types.NamespacedName{Namespace: "..", Name: "a"})},
-			`cache.Scope.Names has "default/a/b", which is not a name: it may not contain`: {Names: cache.NewSet(key("a/b"))},
+			`cache.Scope.Names has "default/a/b", which is not a name: it may not contain`: {Names: cache.NewSet(testkit.Key("a/b"))},
 			`the name "a" in its cache.Scope needs a namespace`:                            {Names: cache.NewSet(types.NamespacedName{Name: "a"})},
 		} {
 			h := cache.ForScope[*corev1.ConfigMap](c, s)
@@ -453,7 +453,7 @@ func TestScopeNothing(t *testing.T) {
 		for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
 			"ConfigMap.v1 (namespace default)":         cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: &none}),
 			"ConfigMap.v1 (4 namespaces)":              cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b", "c", "d")}),
-			"ConfigMap.v1 (names default/a default/b)": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(key("b"), key("a"))}),
+			"ConfigMap.v1 (names default/a default/b)": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(testkit.Key("b"), testkit.Key("a"))}),
 		} {
 			if h.String() != want {
 				t.Errorf("got %s, want %s", h, want)

@@ -50,7 +50,7 @@ func TestC6_Selectors(t *testing.T) {
 			return nil, nil
 		})
 		c, _ := newCache(t, api)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		check := func(s cache.Scope, object runtime.Object, want string) {
 			t.Helper()
 			h := cache.ForScope[*corev1.Pod](c, s)
@@ -107,11 +107,11 @@ func TestC6_Selectors(t *testing.T) {
 func TestC6_LeavesTheSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		api.Lag(lag)
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"name": "a"})})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		d := declared(h)
 		for _, r := range []string{"configmaps", "secrets"} {
@@ -129,7 +129,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		}
 		write := func(label, want string) {
 			t.Helper()
-			m := configMap("a", label)
+			m := testkit.ConfigMap("a", label)
 			m.Labels["name"] = label
 			w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, m))
 			expect(t, d, w, want, "at once, "+label)
@@ -145,7 +145,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		write("a", "behind")
 		write("c", "behind")
 		// The written object is unknown: only the version of a bookmark shows the write.
-		m := configMap("b")
+		m := testkit.ConfigMap("b")
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, m))
 		w.Object = nil
 		expect(t, d, w, "behind", "unknown")
@@ -154,7 +154,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		api.Silence()
 		api.CutWatches()
 		time.Sleep(time.Second)
-		w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, configMap("b", "2")))
+		w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "2")))
 		w.Object = nil
 		time.Sleep(2 * time.Minute)
 		expect(t, d, w, "behind", "without bookmarks")

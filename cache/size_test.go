@@ -44,11 +44,11 @@ func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		const first = 10_001
 		for n := range first {
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint(n), "1"))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint(n), "1"))
 		}
 		c, scrape := scraped(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		objects := func(want int) {
 			t.Helper()
@@ -61,7 +61,7 @@ func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
 			}
 		}
 		objects(first)
-		api.Put(sim.ConfigMaps, configMap("later", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "1"))
 		time.Sleep(50 * time.Second)
 		objects(first)
 		if n := h.State().Objects; n != first+1 {
@@ -76,10 +76,10 @@ func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
 func TestScrape(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		c, scrape := scraped(t, api)
 		decoded, packed := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Decoded}), cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Storage: cache.Packed})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, decoded)
 		synced(t, packed)
 		for objects := 1; objects < 4; objects++ {
@@ -90,7 +90,7 @@ func TestScrape(t *testing.T) {
 			if p := s["packed"]; p.Objects != objects || p.Bytes != packed.State().Bytes || p.Bytes == 0 {
 				t.Errorf("packed: %d objects, %d bytes", p.Objects, p.Bytes)
 			}
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint(objects), "1"))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint(objects), "1"))
 			synctest.Wait()
 		}
 		if n := decoded.State().Bytes; n == 0 {
@@ -104,7 +104,7 @@ func TestState_OfSeveralInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		for _, namespace := range []string{"a", "b"} {
-			m := configMap("m", "1")
+			m := testkit.ConfigMap("m", "1")
 			m.Namespace, m.Labels = namespace, map[string]string{"app": "web"}
 			api.Put(sim.ConfigMaps, m)
 		}
@@ -112,7 +112,7 @@ func TestState_OfSeveralInformers(t *testing.T) {
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{
 			Storage: cache.Packed, Namespaces: cache.NewSet("a", "b"), Labels: labels.SelectorFromSet(labels.Set{"app": "web"}),
 		})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
 			t.Errorf("got %v, %v", list, err)

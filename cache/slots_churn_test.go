@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // FuzzP7_Churn: objects come, go and change their owners, slots are added and removed, watches
@@ -63,7 +64,7 @@ func (c *slotChurn) letter() string { return string(rune('a' + c.random.IntN(4))
 
 func (c *slotChurn) run() {
 	c.api.Intercept(c.normal)
-	defer start(c.t, c.caches[0])()
+	defer testkit.Start(c.t, c.caches[0].Run)()
 	for range 200 {
 		c.step()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestP7_Decodes: a packed cache with Slots decodes no foreign object: not for its initial list,
@@ -25,7 +26,7 @@ func TestP7_Decodes(t *testing.T) {
 	for lists, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {
 		t.Run("protobuf/"+lists, func(t *testing.T) {
 			decodes[*corev1.ConfigMap](t, a, cache.Scope{}, sim.ConfigMaps, func(name string, size int64) metav1.Object {
-				return configMap(name, fmt.Sprint(size))
+				return testkit.ConfigMap(name, fmt.Sprint(size))
 			})
 		})
 		jsonOf := func(name string, size int64) metav1.Object { return widget(name, size) }
@@ -53,7 +54,7 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 		s.Slots = cache.NewSlots(slotFunc(byLetter))
 		s.Slots.Add('a', 'b')
 		h := cache.ForScope[T](c, s)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		expect := func(when string, want int64) {
 			t.Helper()
@@ -71,7 +72,7 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 		}
 		expect("initial list", 0)
 		each("ab", func(name string) {
-			if _, err := h.Get(t.Context(), key(name)); err != nil {
+			if _, err := h.Get(t.Context(), testkit.Key(name)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -124,7 +125,7 @@ func foreignObjectsAreNotRead(t *testing.T, storage cache.Storage) {
 					slots := cache.NewSlots(slotFunc(byLetter))
 					slots.Add([]byte(wanted)...)
 					h := cache.ForScope[*Widget](c, cache.Scope{Slots: slots})
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 					synced(t, h)
 					synctest.Wait()
 					if s := h.State(); s.BrokenCount != broken || s.Objects != 2 || (told.take() == "") != (broken == 0) {

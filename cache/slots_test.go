@@ -249,7 +249,7 @@ func gatedCache(t *testing.T, api *sim.Server) (*cache.Cache, *gate) {
 // slotWays are the keys that count: the object's own, or its owner's. The first letter of an
 // object's name is its slot.
 var slotWays = map[string]slotWay{
-	"keys":   {object: configMap},
+	"keys":   {object: testkit.ConfigMap},
 	"owners": {object: ownedObject, owner: owners},
 }
 
@@ -263,7 +263,7 @@ type slotWay struct {
 func ownedObject(name string, data ...string) *corev1.ConfigMap {
 	c := ownedBy(name[:1], name)
 	if len(data) > 0 {
-		c.Data = configMap(name, data...).Data
+		c.Data = testkit.ConfigMap(name, data...).Data
 	}
 	return c
 }
@@ -301,7 +301,7 @@ func newSlotTest(t *testing.T, way slotWay, a answer) *slotTest {
 func (s *slotTest) start(of func(*testing.T, *cache.Cache, cache.Scope) *slotted) (stop func()) {
 	c, g := gatedCache(s.T, s.api)
 	s.gate, s.slotted = g, of(s.T, c, cache.Scope{Slots: s.slots, SlotOwner: s.way.owner})
-	stop = start(s.T, c)
+	stop = testkit.Start(s.T, c.Run)
 	s.wait()
 	return stop
 }
@@ -542,7 +542,7 @@ func TestP7_Relist(t *testing.T) {
 var owners = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 
 func ownedBy(owner, name string) *corev1.ConfigMap {
-	c := configMap(name)
+	c := testkit.ConfigMap(name)
 	if owner != "" {
 		c.OwnerReferences = []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Pod", Name: "a-pod", UID: "1"},
@@ -567,7 +567,7 @@ func TestP7_Owner(t *testing.T) {
 					}
 					c, g := gatedCache(t, s.api)
 					s.gate, s.slotted = g, of(t, c, cache.Scope{Slots: s.slots, SlotOwner: owners})
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 					s.wait()
 					s.expect("x0 x1", "add x0, add x1; initial x0 x1")
 					s.api.Put(sim.ConfigMaps, ownedBy("b", "x0"))
@@ -642,7 +642,7 @@ func TestP7_ClusterScopedOwners(t *testing.T) {
 		s := newSlotTest(t, slotWay{owner: corev1.SchemeGroupVersion.WithKind("Namespace")}, nil)
 		s.slots = cache.NewSlots(slotFunc(func(k types.NamespacedName) (uint8, error) { return uint8(len(k.Namespace)), nil }))
 		s.slots.Add(0)
-		o, x := configMap("a1"), s.api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
+		o, x := testkit.ConfigMap("a1"), s.api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "x"}})
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "x", UID: x.GetUID(), Controller: new(true)}}
 		s.api.Put(sim.ConfigMaps, o)
 		defer s.start(slotForms["packed"])()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS2_S9_ARestoreOfUndecodableObjects: a restore of the API server corrects an object that
@@ -42,7 +43,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 				}
 				h := cache.For[*Widget](c)
 				reads := readsOf(c, h, sizes(h))
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				put(of.backup)
 				synced(t, h)
 				time.Sleep(time.Minute)
@@ -60,7 +61,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 				if err := h.Stale(); err != nil {
 					t.Error(err)
 				}
-				_, err := h.Get(t.Context(), key("a"))
+				_, err := h.Get(t.Context(), testkit.Key("a"))
 				if got := leftOut(err); (of.backup == bad) != slices.Equal(got, []string{"a"}) || (of.backup == absent) != apierrors.IsNotFound(err) {
 					t.Errorf("Get returns %v", err)
 				}
@@ -75,7 +76,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 				}
 				api.Put(widgets, owned("a", 7, "red", "owner"))
 				time.Sleep(time.Second)
-				if w, err := h.Get(t.Context(), key("a")); err != nil || fmt.Sprint(w.Size) != "7" {
+				if w, err := h.Get(t.Context(), testkit.Key("a")); err != nil || fmt.Sprint(w.Size) != "7" {
 					t.Errorf("later, Get returns %v", err)
 				}
 			})

@@ -113,7 +113,7 @@ func TestF1_LimitCountsReadableObjects(t *testing.T) {
 		}
 		h := cache.For[*Widget](c)
 		all := readsOf(c, h, sizes(h))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for name, read := range all {
 			for limit := range 5 {
@@ -150,7 +150,7 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 		api.Put(widgets, far)
 		h := cache.For[*Widget](c)
 		all := readsOf(c, h, sizes(h))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		blue := labels.SelectorFromSet(labels.Set{"color": "blue"})
 		check := func(bad []string, good ...string) {
@@ -172,7 +172,7 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 				t.Errorf("of another owner: got %v, %v", list, err)
 			}
 			for _, name := range bad {
-				_, err := h.Get(t.Context(), key(name))
+				_, err := h.Get(t.Context(), testkit.Key(name))
 				if got := leftOut(err); !slices.Equal(got, []string{name}) || !strings.HasPrefix(err.Error(), "get Widget default/"+name+": it cannot be decoded: json: ") {
 					t.Errorf("Get: %v", err)
 				}
@@ -194,7 +194,7 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 		check([]string{"late"}, "good", "blue", "never")
 		api.Remove(widgets, "default", "late")
 		check(nil, "good", "blue", "never")
-		if _, err := h.Get(t.Context(), key("late")); !apierrors.IsNotFound(err) {
+		if _, err := h.Get(t.Context(), testkit.Key("late")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -229,7 +229,7 @@ func TestS9_ErrorUntilStored(t *testing.T) {
 			}
 		})})
 		api.Put(widgets, widget("odd", "large"))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		wantOdd := func() {
 			t.Helper()
@@ -237,7 +237,7 @@ func TestS9_ErrorUntilStored(t *testing.T) {
 			if list, err := h.List(t.Context(), cache.ListOptions{}); len(list) != 0 || !slices.Equal(leftOut(err), []string{"odd"}) {
 				t.Errorf("got %q, %v", namesOf(list), err)
 			}
-			if _, err := h.Get(t.Context(), key("odd")); len(leftOut(err)) != 1 {
+			if _, err := h.Get(t.Context(), testkit.Key("odd")); len(leftOut(err)) != 1 {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -297,7 +297,7 @@ func TestS9_UnreadableMetadata(t *testing.T) {
 					c := cache.New(b, cache.Options{Storage: storage})
 					h := cache.For[*Widget](c)
 					all := readsOf(c, h, sizes(h))
-					defer start(t, c)()
+					defer testkit.Start(t, c.Run)()
 					synced(t, h)
 					red := labels.SelectorFromSet(labels.Set{"color": "red"})
 					for reader, read := range all {
@@ -321,8 +321,8 @@ func TestS9_UndecodableOfAnotherCache(t *testing.T) {
 		other := cache.New(nil, cache.Options{})
 		adopted := cache.Adopt[*Widget](other, informerOf(h), cache.AdoptOptions{Kind: widgetKind})
 		size := sizes(adopted)
-		defer start(t, c)()
-		defer start(t, other)()
+		defer testkit.Start(t, c.Run)()
+		defer testkit.Start(t, other.Run)()
 		synced(t, adopted)
 		for name, read := range map[string]func() ([]*Widget, error){
 			"List": func() ([]*Widget, error) { return adopted.List(t.Context(), cache.ListOptions{}) },
@@ -335,10 +335,10 @@ func TestS9_UndecodableOfAnotherCache(t *testing.T) {
 				t.Errorf("%s: got %q, %v", name, namesOf(list), err)
 			}
 		}
-		if _, err := adopted.Get(t.Context(), key("odd")); len(leftOut(err)) != 1 {
+		if _, err := adopted.Get(t.Context(), testkit.Key("odd")); len(leftOut(err)) != 1 {
 			t.Errorf("got %v", err)
 		}
-		if w, err := adopted.Get(t.Context(), key("even")); err != nil || w.Size != 1 {
+		if w, err := adopted.Get(t.Context(), testkit.Key("even")); err != nil || w.Size != 1 {
 			t.Errorf("got %v, %v", w, err)
 		}
 	})
@@ -358,7 +358,7 @@ func TestS9_UndecodableInSlots(t *testing.T) {
 			api.Put(widgets, u)
 		}
 		api.Put(widgets, widget("a-even", int64(1)))
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		check := func(bad ...string) {
 			t.Helper()
@@ -391,7 +391,7 @@ func TestS9_UndecodableInNamespaces(t *testing.T) {
 				api.Put(widgets, u)
 			}
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for limit, bad := range []int{2, 0, 0, 2} {
 			list, err := h.List(t.Context(), cache.ListOptions{Limit: limit})

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // withoutEnd lets the API server stream initial lists, but drops the bookmark at the end.
@@ -119,10 +120,10 @@ func TestS4_AStreamedListThatNeverEnds(t *testing.T) {
 		most   time.Duration
 	}{
 		"updates": {change: withoutEnd, busy: func(api *sim.Server, i int) {
-			api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(i)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap("a", fmt.Sprint(i)))
 		}, most: 32 * time.Second},
 		"creations": {change: withoutEnd, busy: func(api *sim.Server, i int) {
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("new-", i)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("new-", i)))
 		}, most: 62 * time.Second},
 		"deletions": {change: withoutEnd, busy: func(api *sim.Server, i int) {
 			api.Remove(sim.ConfigMaps, "default", fmt.Sprint("old-", i))
@@ -140,12 +141,12 @@ func TestS4_AStreamedListThatNeverEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
 				for i := range 200 {
-					api.Put(sim.ConfigMaps, configMap(fmt.Sprint("old-", i)))
+					api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("old-", i)))
 				}
 				api.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Change: c.change})
 				all, told := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](all)
-				defer start(t, all)()
+				defer testkit.Start(t, all.Run)()
 				synced := func() (took time.Duration) {
 					for i := range 120 {
 						if synctest.Wait(); maps.Stale() == nil {
@@ -172,10 +173,10 @@ func TestS4_AStreamedListThatNeverEnds(t *testing.T) {
 
 				api.Expire()
 				api.CutWatches() // the next watch is too old
-				api.Put(sim.ConfigMaps, configMap("late"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("late"))
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
-				if _, err := maps.Get(t.Context(), key("late")); err != nil || maps.Stale() != nil {
+				if _, err := maps.Get(t.Context(), testkit.Key("late")); err != nil || maps.Stale() != nil {
 					t.Errorf("after another list: %v, %v", err, maps.Stale())
 				}
 				if reason := told.reasons(); len(reason) != 0 {
@@ -218,12 +219,12 @@ func TestALongStreamedListIsNotCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		for i := range 200 {
-			api.Put(sim.ConfigMaps, configMap(fmt.Sprint("object-", i)))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("object-", i)))
 		}
 		api.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Change: streamed(lines)})
 		all, told := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](all)
-		defer start(t, all)()
+		defer testkit.Start(t, all.Run)()
 		if took := synced(t, maps); took != 40*25*time.Second+25*time.Second {
 			t.Errorf("synced after %s", took)
 		}

@@ -91,7 +91,7 @@ func TestFactory_CustomResource(t *testing.T) {
 		if err := c.Validate(); err != nil {
 			t.Error(err)
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		synctest.Wait()
 		if keys := informer.GetStore().ListKeys(); len(keys) != 1 || e.take() != "add a" || api.Watches() != 1 {
@@ -144,7 +144,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 				c, told := widgetCache(t, api)
 				h := cache.For[*Widget](c)
 				seen, e := subscribe(t, h)
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				synced(t, h)
 				testkit.NoError(t, seen.WaitForSync(t.Context()))
 				if list, err := h.List(t.Context(), cache.ListOptions{}); len(leftOut(err)) != 1 || len(list) != 999 || strings.Contains(e.take(), "odd") {
@@ -154,7 +154,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 					t.Helper()
 					synctest.Wait()
 					s := h.State()
-					_, err := h.Get(t.Context(), key("odd"))
+					_, err := h.Get(t.Context(), testkit.Key("odd"))
 					if s.BrokenCount != 1 || !strings.HasPrefix(s.Broken[0], "default/odd: ") || s.Phase != hook.Synced {
 						t.Errorf("got %s", s)
 					}
@@ -173,7 +173,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 					t.Helper()
 					api.Put(widgets, widget("odd", int64(5)))
 					synctest.Wait()
-					if w, err := h.Get(t.Context(), key("odd")); err != nil || w.Size != 5 || h.State().BrokenCount != 0 {
+					if w, err := h.Get(t.Context(), testkit.Key("odd")); err != nil || w.Size != 5 || h.State().BrokenCount != 0 {
 						t.Errorf("got %v, %v, %s", w, err, h.State())
 					}
 					if got := e.take(); got != want {
@@ -208,7 +208,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 				if got := e.take(); got != "delete odd" {
 					t.Errorf("the subscription got %q", got)
 				}
-				if _, err := h.Get(t.Context(), key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
+				if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
 					t.Errorf("got %v, %s", err, h.State())
 				}
 				seen.Close()

@@ -24,10 +24,6 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
-func configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-}
-
 func fill(m *corev1.ConfigMap) error {
 	m.Data = map[string]string{"a": "b"}
 	return nil
@@ -50,7 +46,7 @@ func TestCreateOrUpdate_RetriesAConflict(t *testing.T) {
 		0: {"get", "update"}, 4: slices.Repeat([]string{"get", "update"}, 5), 5: slices.Repeat([]string{"get", "update"}, 5),
 	} {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		left := conflicts
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if r.Verb == "update" && left > 0 {
@@ -60,7 +56,7 @@ func TestCreateOrUpdate_RetriesAConflict(t *testing.T) {
 			return nil, nil
 		})
 		maps, calls := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{})), 0
-		stored, is, err := client.CreateOrUpdate(t.Context(), maps, configMap("a"), func(m *corev1.ConfigMap) error { calls++; return fill(m) })
+		stored, is, err := client.CreateOrUpdate(t.Context(), maps, testkit.ConfigMap("a"), func(m *corev1.ConfigMap) error { calls++; return fill(m) })
 		if conflicts < 5 && (err != nil || is != client.Updated || stored.Data["a"] != "b") {
 			t.Errorf("%d conflicts: %v, %s, %v", conflicts, stored, is, err)
 		}
@@ -80,12 +76,12 @@ func TestCreateOrUpdate_LosesARace(t *testing.T) {
 	api.Intercept(func(r *sim.Request) (*http.Response, error) {
 		if r.Verb == "create" && first {
 			first = false
-			api.Put(sim.ConfigMaps, configMap("a"))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		}
 		return nil, nil
 	})
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	read, is, err := client.CreateOrUpdate(ctx, maps, configMap("a"), fill)
+	read, is, err := client.CreateOrUpdate(ctx, maps, testkit.ConfigMap("a"), fill)
 	if err != nil || is != client.Updated || !slices.Equal(verbs(api), []string{"get", "create", "get", "update"}) {
 		t.Errorf("created by another client: %s, %v, requests %v", is, err, verbs(api))
 	}
@@ -110,7 +106,7 @@ func TestCreateOrUpdate_ReadMayFail(t *testing.T) {
 		return nil, nil
 	})
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	if _, _, err := client.CreateOrUpdate(t.Context(), maps, configMap("a"), fill); !apierrors.IsForbidden(err) {
+	if _, _, err := client.CreateOrUpdate(t.Context(), maps, testkit.ConfigMap("a"), fill); !apierrors.IsForbidden(err) {
 		t.Error(err)
 	}
 	if got := verbs(api); !slices.Equal(got, []string{"get"}) {
@@ -124,12 +120,12 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	assign := func(m *corev1.ConfigMap) error {
-		desired := configMap("a")
+		desired := testkit.ConfigMap("a")
 		desired.Data = map[string]string{"a": "b"}
 		*m = *desired
 		return nil
 	}
-	old, _, err := client.CreateOrUpdate(ctx, maps, configMap("a"), assign)
+	old, _, err := client.CreateOrUpdate(ctx, maps, testkit.ConfigMap("a"), assign)
 	testkit.NoError(t, err)
 	if _, is, err := client.CreateOrUpdate(ctx, maps, old, assign); is != client.Unchanged || err != nil {
 		t.Errorf("%s, %v", is, err)
@@ -187,7 +183,7 @@ func TestCreateOrPatch(t *testing.T) {
 // is not created again.
 func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
-	deleted := configMap("a")
+	deleted := testkit.ConfigMap("a")
 	deleted.Finalizers, deleted.DeletionTimestamp = []string{"example.com/a"}, new(metav1.Now())
 	api.Put(sim.ConfigMaps, deleted)
 	api.Intercept(func(r *sim.Request) (*http.Response, error) {
@@ -197,7 +193,7 @@ func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
 		return nil, nil
 	})
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	_, is, err := client.CreateOrPatch(t.Context(), maps, configMap("a"), func(m *corev1.ConfigMap) error { m.Finalizers = nil; return nil })
+	_, is, err := client.CreateOrPatch(t.Context(), maps, testkit.ConfigMap("a"), func(m *corev1.ConfigMap) error { m.Finalizers = nil; return nil })
 	if !apierrors.IsNotFound(err) || is != client.Unchanged {
 		t.Errorf("%s, %v, want unchanged and IsNotFound", is, err)
 	}
@@ -210,7 +206,7 @@ func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
 func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	before, err := maps.Create(ctx, configMap("a"))
+	before, err := maps.Create(ctx, testkit.ConfigMap("a"))
 	testkit.NoError(t, err)
 	after := before.DeepCopy()
 	after.ResourceVersion, after.Generation, after.CreationTimestamp = "1", 7, metav1.Time{}
@@ -232,7 +228,7 @@ func TestMutationMistakes(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	maps := client.For[*corev1.ConfigMap](c)
-	read := configMap("a")
+	read := testkit.ConfigMap("a")
 	read.UID, read.ResourceVersion = "u", "1"
 	rename := func(m *corev1.ConfigMap) error { m.Name = "other"; return nil }
 	for what, tt := range map[string]struct {
@@ -248,11 +244,11 @@ func TestMutationMistakes(t *testing.T) {
 			[]string{"update ConfigMap: this call does not take client.OptimisticLock"}},
 		"a lock for a patch": {second(maps.Patch(ctx, name("default", "a"), types.MergePatchType, []byte("{}"), client.OptimisticLock())),
 			[]string{"patch ConfigMap: this call does not take client.OptimisticLock"}},
-		"a lock without a version": {second(client.PatchFrom(ctx, maps, configMap("a"), read, client.OptimisticLock())),
+		"a lock without a version": {second(client.PatchFrom(ctx, maps, testkit.ConfigMap("a"), read, client.OptimisticLock())),
 			[]string{"client.PatchFrom ConfigMap default/a: client.OptimisticLock needs a resourceVersion"}},
 		"patch from nil":   {second(client.PatchFrom(ctx, maps, nil, read)), []string{"client.PatchFrom: an object is nil"}},
 		"patch no name":    {second(client.PatchFrom(ctx, maps, &corev1.ConfigMap{}, read)), []string{"the first object has no name"}},
-		"patch to another": {second(client.PatchFrom(ctx, maps, read, configMap("b"))), []string{"client.PatchFrom: the objects are ConfigMap default/a and ConfigMap default/b"}},
+		"patch to another": {second(client.PatchFrom(ctx, maps, read, testkit.ConfigMap("b"))), []string{"client.PatchFrom: the objects are ConfigMap default/a and ConfigMap default/b"}},
 		"delete all of all": {maps.DeleteAll(ctx, client.ListOptions{}),
 			[]string{"delete all ConfigMap: nothing is selected", "labels.Everything()"}},
 		"delete all if": {maps.DeleteAll(ctx, client.ListOptions{Namespace: "default"}, client.Preconditions("u", "")),
@@ -308,12 +304,12 @@ func TestCreateOrUpdate_Unstructured(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	if key := client.ObjectKeyFromObject(configMap("a")); key != name("default", "a") {
+	if key := client.ObjectKeyFromObject(testkit.ConfigMap("a")); key != name("default", "a") {
 		t.Errorf("the key is %s", key)
 	}
 	missing := second(maps.GetLive(ctx, name("default", "a")))
-	api.Put(sim.ConfigMaps, configMap("a"))
-	exists := second(maps.Create(ctx, configMap("a")))
+	api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
+	exists := second(maps.Create(ctx, testkit.ConfigMap("a")))
 	if client.IgnoreNotFound(missing) != nil || client.IgnoreNotFound(exists) == nil || client.IgnoreNotFound(nil) != nil {
 		t.Errorf("IgnoreNotFound: %v, %v", missing, exists)
 	}

@@ -115,7 +115,7 @@ func TestTraceParent_OnlyOfNewObjects(t *testing.T) {
 // TestTraceParent_NotInTheCallersObject: neither a typed nor an unstructured object is changed.
 func TestTraceParent_NotInTheCallersObject(t *testing.T) {
 	api, maps := traceConfigMaps(t)
-	given := configMap("a")
+	given := testkit.ConfigMap("a")
 	given.Annotations = map[string]string{"x": "y"}
 	if _, err := maps.Create(t.Context(), given, client.TraceParent(trace("1"))); err != nil || len(given.Annotations) != 1 {
 		t.Error(given.Annotations, err)
@@ -134,7 +134,7 @@ func TestTraceParent_NotInTheCallersObject(t *testing.T) {
 // TestTraceParent_IsRefused: calls that may change nothing send nothing with it.
 func TestTraceParent_IsRefused(t *testing.T) {
 	api, maps := traceConfigMaps(t)
-	m, ctx := configMap("a"), t.Context()
+	m, ctx := testkit.ConfigMap("a"), t.Context()
 	for what, c := range map[string]struct {
 		call func(client.Option) error
 		with string

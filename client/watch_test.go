@@ -18,13 +18,14 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestWatchLive_Resumes: watches that end lose and repeat nothing.
 func TestWatchLive_Resumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 		var got []string
 		var all sync.WaitGroup
@@ -43,7 +44,7 @@ func TestWatchLive_Resumes(t *testing.T) {
 		for _, name := range []string{"b", "c", "d", "e"} {
 			synctest.Wait() // the watch is open, or WatchLive waits for the second to end
 			api.CutWatches()
-			api.Put(sim.ConfigMaps, configMap(name))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name))
 			if name == "c" {
 				api.Remove(sim.ConfigMaps, "default", "a")
 			} else {
@@ -99,7 +100,7 @@ func TestWatchLive_Ends(t *testing.T) {
 		},
 		"too old a version": {
 			func(api *sim.Server, _ context.CancelCauseFunc) {
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				api.Expire()
 			},
 			apierrors.IsResourceExpired,

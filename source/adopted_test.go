@@ -182,9 +182,9 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		})
 		synctest.Wait()
 		h := f.handlers[0]
-		h.OnAdd(configMap("a", "1"), true)
-		h.OnUpdate(configMap("a", "1"), configMap("a", "2"))
-		h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "default/a", Obj: configMap("a", "2")})
+		h.OnAdd(testkit.ConfigMap("a", "1"), true)
+		h.OnUpdate(testkit.ConfigMap("a", "1"), testkit.ConfigMap("a", "2"))
+		h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "default/a", Obj: testkit.ConfigMap("a", "2")})
 		h.OnAdd(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}, false)
 		synctest.Wait()
 		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>- stale" || isSynced(src) {
@@ -202,16 +202,16 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		if got := src.Status().State(); got.Phase != hook.Stopped || src.Status().Stale() == nil {
 			t.Errorf("the event source has stopped, and the source says %s", got)
 		}
-		h.OnAdd(configMap("slow"), false)
+		h.OnAdd(testkit.ConfigMap("slow"), false)
 		synctest.Wait()
 		stop()
 		if took := time.Since(began); took != time.Minute || f.removed != 1 {
 			t.Errorf("Run returned after %s, with %d handlers removed", took, f.removed)
 		}
 		l.take()
-		h.OnAdd(configMap("late"), false)
-		h.OnUpdate(configMap("late"), configMap("late"))
-		h.OnDelete(configMap("late"))
+		h.OnAdd(testkit.ConfigMap("late"), false)
+		h.OnUpdate(testkit.ConfigMap("late"), testkit.ConfigMap("late"))
+		h.OnDelete(testkit.ConfigMap("late"))
 		synctest.Wait()
 		if got := l.take(); got != "" {
 			t.Errorf("after the end: %s", got)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -21,7 +22,7 @@ import (
 // A controller reconciles each ConfigMap in the cache, and each one that changes.
 func ExampleKind() {
 	api := sim.NewServer(sim.ConfigMaps) // an API server in memory
-	api.Put(sim.ConfigMaps, configMap("settings"))
+	api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "settings"}})
 	c, err := client.New(api.Config(), client.Options{})
 	if err != nil {
 		fmt.Println(err)

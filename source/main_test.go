@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -31,14 +30,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
 
 type name = types.NamespacedName
-
-func configMap(name string, data ...string) *corev1.ConfigMap {
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-	for _, d := range data {
-		c.Data = map[string]string{"data": d}
-	}
-	return c
-}
 
 type queue[K comparable] interface {
 	AddAll(keys []K, how workqueue.AddOptions)
@@ -114,7 +105,7 @@ func newSetup(t *testing.T) *setup {
 func (s *setup) put(objects ...string) {
 	for _, o := range objects {
 		name, data, _ := strings.Cut(o, "=")
-		s.api.Put(sim.ConfigMaps, configMap(name, data))
+		s.api.Put(sim.ConfigMaps, testkit.ConfigMap(name, data))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -178,7 +179,7 @@ func TestS3_Observer(t *testing.T) {
 		src := source.Kind(adopted(f), handler.Self())
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, sink(src, o, nil)) })
 		synctest.Wait()
-		before, after := configMap("a", "1"), configMap("a", "2")
+		before, after := testkit.ConfigMap("a", "1"), testkit.ConfigMap("a", "2")
 		before.UID, after.UID = "u", "v"
 		f.handlers[0].OnUpdate(before, after)
 		synctest.Wait()
@@ -218,7 +219,7 @@ func TestObserver_Exited(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- src.Run(t.Context(), sink(src, &observer{}, nil)) }()
 		synctest.Wait()
-		f.handlers[0].OnAdd(configMap("a"), false)
+		f.handlers[0].OnAdd(testkit.ConfigMap("a"), false)
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
 			t.Errorf("got %v", err)
 		}

@@ -41,7 +41,7 @@ func TestS7_FactoryShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 		api.Intercept(noStreaming)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c := newCache(t, api)
 		f := factory.New(c, nil)
 		maps := cache.For[*corev1.ConfigMap](c)
@@ -50,7 +50,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		testkit.NoError(t, err)
 		_ = f.Core().V1().Secrets().Informer()
 		secrets := cache.For[*corev1.Secret](c)
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, secrets)
 		synctest.Wait()
@@ -68,7 +68,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		// Pinned: releasing the handles does not stop the factory's informers.
 		maps.Release()
 		synctest.Wait()
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
 		if _, err := lister.ConfigMaps("default").Get("b"); err != nil {
 			t.Errorf("after the release: %v", err)
@@ -168,8 +168,8 @@ func TestFactory_ForOtherResources(t *testing.T) {
 func TestFactory_InformerFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
-		api.Put(sim.ConfigMaps, configMap("a"))
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		c := newCache(t, api)
 		clientset := kubernetes.NewForConfigOrDie(api.Config())
 		f := factory.New(c, clientset)
@@ -189,7 +189,7 @@ func TestFactory_InformerFor(t *testing.T) {
 		}
 		maps := cache.For[*corev1.ConfigMap](c)
 		adopted := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		defer stop()
 		synced(t, maps)
 		synced(t, adopted)
@@ -227,14 +227,14 @@ func TestFactory_InformerFor(t *testing.T) {
 // stopped.
 func TestFactory_RunsAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		informer := coreinformers.NewConfigMapInformer(fake.NewClientset(configMap("a")), "", 0, toolscache.Indexers{})
+		informer := coreinformers.NewConfigMapInformer(fake.NewClientset(testkit.ConfigMap("a")), "", 0, toolscache.Indexers{})
 		defer runs(informer)()
 		synctest.Wait()
 		c := cache.New(nil, cache.Options{})
 		f := factory.New(c, nil)
 		f.InformerFor(&corev1.ConfigMap{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return informer })
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		if s := maps.State(); s.Phase != hook.Synced {
 			t.Errorf("got %s", s)
@@ -263,7 +263,7 @@ func TestFactory_WaitForCacheSync(t *testing.T) {
 			t.Error("it does not wait for the cache to run")
 		default:
 		}
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		defer stop()
 		if got := <-waiting; len(got) != 1 || !got[maps] {
 			t.Errorf("got %v", got)
@@ -307,11 +307,11 @@ func TestFactory_HostStartsIt(t *testing.T) {
 		if n := len(api.Requests()); n != 0 {
 			t.Errorf("%d requests before the cache runs", n)
 		}
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		host()
 		cancel()
 		f.Shutdown()
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		synctest.Wait()
 		if _, err := f.Core().V1().ConfigMaps().Lister().ConfigMaps("default").Get("a"); err != nil || informer.IsStopped() {
 			t.Errorf("the informer stopped with the host's context: %v", err)
@@ -327,7 +327,7 @@ func TestFactory_HostStartsIt(t *testing.T) {
 func TestFactory_SchemeWithout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Deployments)
-		api.Put(sim.Deployments, deployment("a"))
+		api.Put(sim.Deployments, testkit.Deployment("a"))
 		backend, err := client.New(api.Config(), client.Options{Scheme: runtime.NewScheme()})
 		testkit.NoError(t, err)
 		c := cache.New(backend, cache.Options{})
@@ -338,7 +338,7 @@ func TestFactory_SchemeWithout(t *testing.T) {
 		}
 		f := factory.New(c, kubernetes.NewForConfigOrDie(api.Config()))
 		lister := f.Apps().V1().Deployments().Lister()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		if got := f.WaitForCacheSync(nil); !got[reflect.TypeFor[*appsv1.Deployment]()] {
 			t.Errorf("got %v", got)
 		}
@@ -356,27 +356,27 @@ func TestFactory_NoBackend(t *testing.T) {
 	if c.Validate() == nil {
 		t.Fatal("Validate finds nothing")
 	}
-	if _, err := maps.Get(t.Context(), key("a")); err == nil || !strings.Contains(err.Error(), "the cache has no Backend") {
+	if _, err := maps.Get(t.Context(), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), "the cache has no Backend") {
 		t.Errorf("Get says %v", err)
 	}
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "give cache.New a client") {
 		t.Errorf("Validate says %v", err)
 	}
-	start(t, c)()
+	testkit.Start(t, c.Run)()
 }
 
 // TestFactory_FakeClientset: without a Backend, the client makes all requests: one LIST and one
 // WATCH for each kind.
 func TestFactory_FakeClientset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clientset := fake.NewClientset(configMap("a"), deployment("a"))
+		clientset := fake.NewClientset(testkit.ConfigMap("a"), testkit.Deployment("a"))
 		c := cache.New(nil, cache.Options{})
 		f := factory.New(c, clientset)
 		lister := f.Core().V1().ConfigMaps().Lister()
 		deployments, err := f.ForResource(appsv1.SchemeGroupVersion.WithResource("deployments"))
 		testkit.NoError(t, err)
 		maps := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		defer stop()
 		if result := f.WaitForCacheSyncWithContext(t.Context()); result.Err != nil || len(result.Synced) != 2 {
 			t.Errorf("got %v", result)
@@ -390,7 +390,7 @@ func TestFactory_FakeClientset(t *testing.T) {
 		if _, err := f.Apps().V1().Deployments().Lister().Deployments("default").Get("a"); err != nil {
 			t.Error(err)
 		}
-		if obj, err := maps.Get(t.Context(), key("a")); err != nil || obj.Name != "a" {
+		if obj, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || obj.Name != "a" {
 			t.Errorf("the handle says %v, %v", obj, err)
 		}
 		synctest.Wait() // for the watches

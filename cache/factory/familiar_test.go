@@ -41,7 +41,7 @@ func familiar(t *testing.T, test func(t *testing.T, api *sim.Server, f informers
 		stop := func() {}
 		defer func() { stop() }()
 		test(t, api, factory.New(c, nil), func() {
-			stop = start(t, c)
+			stop = testkit.Start(t, c.Run)
 			synctest.Wait()
 		})
 	})
@@ -50,7 +50,7 @@ func familiar(t *testing.T, test func(t *testing.T, api *sim.Server, f informers
 func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
 		for name, data := range map[string]string{"a": "x", "b": "y", "c": "x"} {
-			api.Put(sim.ConfigMaps, configMap(name, data))
+			api.Put(sim.ConfigMaps, testkit.ConfigMap(name, data))
 		}
 		maps := f.Core().V1().ConfigMaps()
 		byData := func(obj any) ([]string, error) { return []string{obj.(*corev1.ConfigMap).Data["data"]}, nil }
@@ -67,7 +67,7 @@ func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 				t.Errorf("the index %s has %v, %v", index, names, err)
 			}
 		}
-		api.Put(sim.ConfigMaps, configMap("a", "z"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "z"))
 		synctest.Wait()
 		if keys, err := maps.Informer().GetIndexer().IndexKeys("after", "z"); err != nil || len(keys) != 1 {
 			t.Errorf("after a change: %v, %v", keys, err)
@@ -77,8 +77,8 @@ func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 
 func TestFamiliar_NamespaceListers(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(sim.ConfigMaps, configMap("a"))
-		elsewhere := configMap("b")
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
+		elsewhere := testkit.ConfigMap("b")
 		elsewhere.Namespace = "elsewhere"
 		api.Put(sim.ConfigMaps, elsewhere)
 		maps := f.Core().V1().ConfigMaps().Lister()
@@ -99,7 +99,7 @@ func TestFamiliar_NamespaceListers(t *testing.T) {
 
 func TestFamiliar_GeneratedListers(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		lister := corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
 		run()
 		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
@@ -122,7 +122,7 @@ func must[T any](v T, err error) T {
 // after the start. A handler without a period never is.
 func TestFamiliar_ResyncPeriods(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		counter := func(n *atomic.Int64) toolscache.ResourceEventHandler {
 			return toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
@@ -157,11 +157,11 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 func TestFamiliar_LastKnownVersion(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
 		api.Intercept(noStreaming)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		run()
 		time.Sleep(time.Minute)
-		api.Put(sim.ConfigMaps, configMap("a", "1"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		synctest.Wait()
 		last := informer.LastSyncResourceVersion()
 		if last != api.Version() {
@@ -212,7 +212,7 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 // its last known state.
 func TestFamiliar_Tombstones(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(sim.ConfigMaps, configMap("a", "last"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "last"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		var deleted atomic.Value
 		must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted.Store(obj) }}))
@@ -234,7 +234,7 @@ func TestFamiliar_Tombstones(t *testing.T) {
 
 func TestFamiliar_ForResource(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
 		testkit.NoError(t, err)
 		if generic.Informer().GetIndexer() != f.Core().V1().ConfigMaps().Informer().GetIndexer() {
@@ -252,7 +252,7 @@ func TestFamiliar_ForResource(t *testing.T) {
 
 func TestFamiliar_WaitForCacheSync(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		seen := must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}))
 		synced := make(chan bool)
@@ -290,16 +290,16 @@ func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
 			UpdateFunc: func(_, obj any) { events <- "update " + obj.(*corev1.ConfigMap).Name },
 			DeleteFunc: func(obj any) { events <- "delete " + obj.(*corev1.ConfigMap).Name },
 		}))
-		stop := start(t, c)
+		stop := testkit.Start(t, c.Run)
 		defer stop()
 		f.WaitForCacheSync(nil)
-		watcher.Add(configMap("a"))
-		watcher.Modify(configMap("a", "1"))
+		watcher.Add(testkit.ConfigMap("a"))
+		watcher.Modify(testkit.ConfigMap("a", "1"))
 		synctest.Wait()
 		if obj, err := maps.Lister().ConfigMaps("default").Get("a"); err != nil || obj.Data["data"] != "1" {
 			t.Errorf("got %v, %v", obj, err)
 		}
-		watcher.Delete(configMap("a", "1"))
+		watcher.Delete(testkit.ConfigMap("a", "1"))
 		if got := []string{<-events, <-events, <-events}; !slices.Equal(got, []string{"add a", "update a", "delete a"}) {
 			t.Errorf("got %q", got)
 		}

@@ -11,10 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache"
@@ -33,30 +29,15 @@ func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	return cache.New(c, cache.Options{Storage: testkit.Storage()})
 }
 
-// run runs f until stop is called, which joins it.
-func run(f func(context.Context)) (stop func()) {
+// runs runs an informer as the host program, until stop is called.
+func runs(informer toolscache.SharedIndexInformer) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { f(ctx) })
+	running.Go(func() { informer.RunWithContext(ctx) })
 	return sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
 	})
-}
-
-// start runs the cache until stop is called, which joins it.
-func start(t testing.TB, c *cache.Cache) (stop func()) {
-	t.Helper()
-	return run(func(ctx context.Context) {
-		if err := c.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// runs runs an informer as the host program.
-func runs(informer toolscache.SharedIndexInformer) (stop func()) {
-	return run(informer.RunWithContext)
 }
 
 // synced waits for a handle.
@@ -65,22 +46,6 @@ func synced[T cache.Object](t testing.TB, h *cache.Handle[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	testkit.NoError(t, h.WaitForSync(ctx))
-}
-
-func key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "default", Name: name}
-}
-
-func configMap(name string, data ...string) *corev1.ConfigMap {
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"name": name}}}
-	for _, d := range data {
-		c.Data = map[string]string{"data": d}
-	}
-	return c
-}
-
-func deployment(name string) *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
 // forbidden answers the requests for a resource with 403.

@@ -76,7 +76,7 @@ func program(t *testing.T, f informers.SharedInformerFactory, api *sim.Server, r
 	f.WaitForCacheSync(t.Context().Done())
 	for _, namespace := range []string{"default", "other"} {
 		for _, name := range []string{"a", "b"} {
-			m := configMap(name, "new")
+			m := testkit.ConfigMap(name, "new")
 			m.Namespace = namespace
 			api.Put(sim.ConfigMaps, m)
 		}
@@ -106,7 +106,7 @@ func sampleAPI() *sim.Server {
 	api := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Namespaces)
 	for _, namespace := range []string{"default", "other"} {
 		api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"name": "a"}}})
-		m := configMap("a")
+		m := testkit.ConfigMap("a")
 		m.Namespace = namespace
 		api.Put(sim.ConfigMaps, m)
 		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}})
@@ -179,7 +179,7 @@ func TestOptions_LikeClientGo(t *testing.T) {
 						if err := cached.Validate(); err != nil {
 							t.Error(err)
 						}
-						stop = start(t, cached)
+						stop = testkit.Start(t, cached.Run)
 					})
 					got.mu.Lock() // resyncs continue until the stop
 					defer got.mu.Unlock()
@@ -207,7 +207,7 @@ func TestOptions_Shared(t *testing.T) {
 		f := factory.New(c, nil)
 		maps := cache.For[*corev1.ConfigMap](c)
 		lister := f.Core().V1().ConfigMaps().Lister()
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synctest.Wait()
 		if list, err := lister.List(labels.Everything()); err != nil || len(list) != 1 || list[0].Namespace != "other" {
@@ -244,7 +244,7 @@ func TestOptions_Several(t *testing.T) {
 				if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("got %v", err)
 				}
-				defer start(t, c)()
+				defer testkit.Start(t, c.Run)()
 				f.WaitForCacheSync(nil)
 				synctest.Wait()
 				// There are the namespace other and four of the system.
@@ -289,7 +289,7 @@ func TestOptions_TransformFails(t *testing.T) {
 			c := newCache(t, api)
 			f := factory.New(c, nil, factory.WithTransform(transform))
 			lister := f.Core().V1().ConfigMaps().Lister()
-			defer start(t, c)()
+			defer testkit.Start(t, c.Run)()
 			f.WaitForCacheSync(nil)
 			if list, err := lister.List(labels.Everything()); err != nil || len(list) != 2 {
 				t.Errorf("got %v, %v", list, err)
@@ -322,7 +322,7 @@ func TestOptions_InformerFor(t *testing.T) {
 			}
 			return coreinformers.NewSecretInformer(client, "other", resync, toolscache.Indexers{})
 		})
-		defer start(t, c)()
+		defer testkit.Start(t, c.Run)()
 		f.WaitForCacheSync(nil)
 		for _, obj := range informer.GetStore().List() {
 			if m := obj.(*corev1.ConfigMap); m.Annotations["by"] != "transform" || m.Namespace != "other" {

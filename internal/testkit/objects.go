@@ -15,10 +15,12 @@ func Key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}
 }
 
-// ConfigMap returns a ConfigMap in the namespace default, without data or with one value, which has
-// the key "data".
+// ConfigMap returns a ConfigMap in the namespace default, whose label "name" is its name. It has no
+// data, or one value with the key "data".
 func ConfigMap(name string, data ...string) *corev1.ConfigMap {
-	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault, Name: name, Labels: map[string]string{"name": name},
+	}}
 	for _, d := range data {
 		c.Data = map[string]string{"data": d}
 	}

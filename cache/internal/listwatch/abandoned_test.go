@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS4_ARequestThatIsNeverAnsweredIsMadeAgain: a lost answer of any request does not keep an
@@ -27,7 +28,7 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("a"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				api.Intercept(swallowed)
 				f, stop := follow(t, api)
 				defer stop()
@@ -36,7 +37,7 @@ func TestS4_ARequestThatIsNeverAnsweredIsMadeAgain(t *testing.T) {
 					t.Errorf("after a minute it is %s: %s", phase, why)
 				}
 				api.Intercept(nil)
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				time.Sleep(2 * time.Minute)
 				if phase, why, _ := f.reported(); phase != hook.Syncing || !f.has("b") {
 					t.Errorf("two minutes after the API server is well it is %s: %s", phase, why)
@@ -56,7 +57,7 @@ func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("a"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				var late sync.Once
 				api.Intercept(of(func(*sim.Request) (*http.Response, error) {
 					late.Do(func() { time.Sleep(2*time.Minute + time.Second) })
@@ -64,7 +65,7 @@ func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
 				}))
 				f, stop := follow(t, api)
 				time.Sleep(3 * time.Minute)
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				synctest.Wait()
 				if !f.has("b") {
 					t.Error("it does not follow the API server")

@@ -12,13 +12,14 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestListerWatcher_Reports: it reports the mapping, each list and the state, and counts requests.
 func TestListerWatcher_Reports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		f, stop := follow(t, api)
 		defer stop()
 		synctest.Wait()
@@ -28,7 +29,7 @@ func TestListerWatcher_Reports(t *testing.T) {
 		if version, ok := f.lw.Listed(); !f.has("a") || !ok || version != api.Version() || f.mapped.Resource.Resource != "configmaps" {
 			t.Errorf("listed at %q, %t; the mapping is %v", version, ok, f.mapped)
 		}
-		api.Put(sim.ConfigMaps, configMap("b"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
 		if !f.has("b") {
 			t.Error("the store does not have what was created")
@@ -52,7 +53,7 @@ func TestListerWatcher_WatchGoesOn(t *testing.T) {
 		if phase, why, _ := f.reported(); phase != hook.Failing || why == "" {
 			t.Errorf("it reported %s, %q", phase, why)
 		}
-		api.Put(sim.ConfigMaps, configMap("a"))
+		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		api.Intercept(nil)
 		// the longest pause, and the wait for what was missed
 		time.Sleep(5 * time.Second)

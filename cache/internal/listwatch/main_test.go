@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/setpoint-dev/setpoint/cache/internal/listwatch"
@@ -112,10 +111,6 @@ func (f *follower) reported() (phase hook.Phase, why string, listed int) {
 func (f *follower) has(name string) bool {
 	_, found, err := f.store.GetStore().GetByKey("default/" + name)
 	return found && err == nil
-}
-
-func configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 }
 
 type answer = func(*sim.Request) (*http.Response, error)

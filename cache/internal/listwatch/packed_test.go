@@ -175,7 +175,7 @@ func (s *server) answer(r *sim.Request) (*http.Response, error) {
 
 // versioned is a ConfigMap as the API server has it.
 func versioned(name, version, data string) *corev1.ConfigMap {
-	m := configMap(name)
+	m := testkit.ConfigMap(name)
 	m.UID, m.ResourceVersion, m.Data = "u-"+m.UID, version, map[string]string{"data": data}
 	m.UID += "1"
 	return m

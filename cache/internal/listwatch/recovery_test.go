@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // lagging is a store that does not take its events, as one whose indexer is slow.
@@ -37,7 +38,7 @@ func TestS9_ARecoveryWaitsForTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Put(sim.ConfigMaps, configMap("a"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				f, stop := follow(t, api)
 				defer stop()
 				time.Sleep(10 * time.Second)
@@ -48,7 +49,7 @@ func TestS9_ARecoveryWaitsForTheStore(t *testing.T) {
 					t.Fatalf("without a watch, the informer is %s", phase)
 				}
 				f.lags.Store(true)
-				api.Put(sim.ConfigMaps, configMap("b"))
+				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				api.Intercept(nil)
 				time.Sleep(40 * time.Second) // a retry within 30 s, and then more than missedAtMost
 				if phase, _, _ := f.reported(); phase != hook.Failing || !f.has("b") {

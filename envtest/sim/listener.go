@@ -4,18 +4,18 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
 	"net/http"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )
 
 // Listen also serves the server on a loopback port, for kubectl and other processes. It returns the
@@ -24,7 +24,7 @@ import (
 // Listen ends the test if it cannot listen, and in a synctest bubble, where sockets do not work.
 func (s *Server) Listen(t TB) (kubeconfig string) {
 	t.Helper()
-	if inBubble() {
+	if webhook.InBubble() {
 		t.Fatal("sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config, or call it outside of the bubble")
 	}
 	var config net.ListenConfig
@@ -95,12 +95,4 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-}
-
-// inBubble reports whether the caller runs in a synctest bubble. The runtime says so only in the
-// headers of its stack traces.
-func inBubble() bool {
-	var trace [128]byte
-	header, _, _ := bytes.Cut(trace[:runtime.Stack(trace[:], false)], []byte("\n"))
-	return bytes.Contains(header, []byte("synctest bubble"))
 }

@@ -3,7 +3,11 @@
 
 package sim
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
 
 // TB is what the sim needs of a testing.TB, such as a *testing.T. Programs that use a [Server]
 // without a test do not compile package testing.
@@ -37,4 +41,13 @@ func New(t TB, scheme *runtime.Scheme, objects ...runtime.Object) *Server {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// Load serves the kinds of the scheme and stores the objects, as described for New. It stops at the
+// first invalid object.
+func (s *Server) Load(scheme *runtime.Scheme, objects ...runtime.Object) error {
+	if scheme == nil {
+		return errors.New("sim: the scheme is nil; pass the one that your clients use, such as client-go's scheme.Scheme")
+	}
+	return s.loader.Load(scheme, objects)
 }

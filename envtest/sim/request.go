@@ -9,19 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
-	"github.com/setpoint-dev/setpoint/internal/apipath"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
 )
 
 // Request is a request that the server received.
@@ -39,17 +33,14 @@ type Request struct {
 	// Header holds the HTTP header, such as the content type.
 	Header http.Header
 
-	http     *http.Request
-	body     []byte
-	dryRun   bool
-	manager  string    // the field manager
-	empties  string    // see emptyMetadata
-	warnings []string  // Warning headers of the answer
-	only     string    // the name of /watch/…/name
-	table    *table    // nil before negotiate
-	form     wire.Form // see negotiate
-	answers  answers   // of webhooks
-	born     identity  // of the object that the request creates
+	request *request.Request // nil in the results of Server.Requests
+}
+
+func requestOf(r *request.Request) *Request {
+	return &Request{
+		Verb: r.Verb, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource,
+		Query: r.Query, Header: r.Header, request: r,
+	}
 }
 
 // String describes the request in one line.
@@ -62,21 +53,11 @@ func (r *Request) Streaming() bool { return r.Query.Get("sendInitialEvents") == 
 
 // Fail answers with a Status with the usual reason of the code.
 func (r *Request) Fail(code int, message string) (*http.Response, error) {
-	return r.FailWith(metav1.Status{
-		Code: int32(code), Reason: reasons[code], Message: message, //nolint:gosec // an HTTP code
-	})
+	return r.request.Fail(code, message)
 }
 
 // FailWith answers with s, and with its Retry-After header, if any.
-func (r *Request) FailWith(s metav1.Status) (*http.Response, error) {
-	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	s.Status = metav1.StatusFailure
-	resp, err := r.answer(int(s.Code), &s)
-	if err == nil && s.Details != nil && s.Details.RetryAfterSeconds > 0 {
-		resp.Header.Set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
-	}
-	return resp, err
-}
+func (r *Request) FailWith(s metav1.Status) (*http.Response, error) { return r.request.FailWith(s) }
 
 // Refuse answers like a closed port: connection refused.
 func (r *Request) Refuse() (*http.Response, error) {
@@ -85,104 +66,27 @@ func (r *Request) Refuse() (*http.Response, error) {
 
 // Hang does not answer until the client gives up. It returns the error of the request's context.
 func (r *Request) Hang() (*http.Response, error) {
-	<-r.http.Context().Done()
-	return nil, r.http.Context().Err()
+	ctx := r.request.HTTP.Context()
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
 // Send answers 200 with body, which is JSON. For a watch, body is a sequence of events, after which
 // the stream ends. The error is nil.
 func (r *Request) Send(body string) (*http.Response, error) {
-	return r.stream(http.StatusOK, "application/json", io.NopCloser(strings.NewReader(body))), nil
+	return r.request.Stream(http.StatusOK, "application/json", io.NopCloser(strings.NewReader(body))), nil
 }
 
 // SendAndHang answers like Send and then keeps the stream open until the client gives up.
 func (r *Request) SendAndHang(body string) (*http.Response, error) {
-	return r.stream(http.StatusOK, "application/json", io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
+	return r.request.Stream(http.StatusOK, "application/json", io.NopCloser(io.MultiReader(strings.NewReader(body), untilDone{r}))), nil
 }
 
 // untilDone is an empty reader that ends with the request's context.
 type untilDone struct{ r *Request }
 
 func (u untilDone) Read([]byte) (int, error) {
-	<-u.r.http.Context().Done()
-	return 0, u.r.http.Context().Err()
-}
-
-// stream answers with a body that may not end.
-func (r *Request) stream(code int, contentType string, body io.ReadCloser) *http.Response {
-	resp := &http.Response{
-		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
-		Header: http.Header{"Content-Type": {contentType}}, Body: body, Request: r.http,
-	}
-	for _, w := range r.warnings {
-		resp.Header.Add("Warning", w)
-	}
-	return resp
-}
-
-// warn adds a warning to the answer, once.
-func (r *Request) warn(text string) {
-	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil && !slices.Contains(r.warnings, header) {
-		r.warnings = append(r.warnings, header)
-	}
-}
-
-// writeOptions reads and checks the options of a write, which are of the given kind.
-func (r *Request) writeOptions(kind string) error {
-	o := metav1.UpdateOptions{
-		DryRun: r.Query["dryRun"], FieldManager: r.Query.Get("fieldManager"), FieldValidation: r.Query.Get("fieldValidation"),
-	}
-	if errs := validation.ValidateUpdateOptions(&o); len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
-	}
-	r.dryRun, r.manager = len(o.DryRun) > 0, o.FieldManager
-	return nil
-}
-
-var reasons = map[int]metav1.StatusReason{
-	http.StatusBadRequest:           metav1.StatusReasonBadRequest,
-	http.StatusUnauthorized:         metav1.StatusReasonUnauthorized,
-	http.StatusForbidden:            metav1.StatusReasonForbidden,
-	http.StatusNotFound:             metav1.StatusReasonNotFound,
-	http.StatusMethodNotAllowed:     metav1.StatusReasonMethodNotAllowed,
-	http.StatusConflict:             metav1.StatusReasonConflict,
-	http.StatusGone:                 metav1.StatusReasonExpired,
-	http.StatusUnsupportedMediaType: metav1.StatusReasonUnsupportedMediaType,
-	http.StatusUnprocessableEntity:  metav1.StatusReasonInvalid,
-	http.StatusTooManyRequests:      metav1.StatusReasonTooManyRequests,
-	http.StatusInternalServerError:  metav1.StatusReasonInternalError,
-	http.StatusServiceUnavailable:   metav1.StatusReasonServiceUnavailable,
-	http.StatusGatewayTimeout:       metav1.StatusReasonTimeout,
-}
-
-func parse(h *http.Request) *Request {
-	r := &Request{Query: h.URL.Query(), Header: h.Header.Clone(), http: h}
-	t := apipath.Parse(h.Method, h.URL.Path, h.URL.RawQuery)
-	if t.Resource == "" {
-		return r.discovery(h.URL.Path)
-	}
-	r.Resource = schema.GroupVersionResource{Group: t.Group, Version: t.Version, Resource: t.Resource}
-	r.Verb, r.Namespace, r.Name, r.Subresource = t.Verb, t.Namespace, t.Name, t.Subresource
-	switch {
-	case r.Verb == "list" || r.Verb == "watch":
-		r.only, r.Name = r.Name, ""
-	case r.Verb == "patch" && strings.HasPrefix(h.Header.Get("Content-Type"), "application/apply-patch"):
-		r.Verb = "apply"
-	}
-	if t.Resource == "namespaces" {
-		r.Namespace = ""
-	}
-	return r
-}
-
-func (r *Request) discovery(path string) *Request {
-	switch parts := strings.Split(strings.Trim(path, "/"), "/"); {
-	case len(parts) == 2 && parts[0] == "api":
-		r.Resource.Version = parts[1]
-	case len(parts) == 3 && parts[0] == "apis":
-		r.Resource.Group, r.Resource.Version = parts[1], parts[2]
-	}
-	r.Verb = "discover"
-	return r
+	ctx := u.r.request.HTTP.Context()
+	<-ctx.Done()
+	return 0, ctx.Err()
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +17,18 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/admission"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/controllers"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/conversion"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/fieldmanager"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/load"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/verbs"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )
 
 // Host is the server's pretended address.
@@ -34,30 +41,15 @@ type Server struct {
 	clients   atomic.Int64      // results of Config
 	born      time.Time         // by the wall clock
 
-	mu          sync.Mutex // guards the fields below
-	tables      map[schema.GroupVersionResource]*table
-	version     int64 // the newest resourceVersion of all kinds
-	uids        int   // how many were given out
-	addresses   rules.Addresses
-	names       int        // how many were generated
-	log         []*Request // the newest ones
-	counts      map[kind]int
-	intercept   func(*Request) (*http.Response, error)
-	cut         chan struct{} // closed and replaced to end all watches
-	watches     int
-	silent      bool // no bookmarks
-	graph       *graph
-	terminating map[string]bool // the namespaces that are being deleted; true: one that changed
-	webhooks    http.Handler    // of UseWebhooks
-	reviews     int             // how many were sent to webhooks
-	current     *Request        // the one that is served; nil while its consequences are settled
-	unanswered  error           // see versions
-	hooks       map[schema.GroupVersionResource]hooks
-	lag         time.Duration
+	api      *verbs.API
+	loader   *load.Loader
+	webhooks *webhook.Webhooks
 
-	schemas     crdschema.Schemas // of CustomResourceDefinitions; nil: no checks of custom objects
-	crdsChanged bool              // CustomResourceDefinitions have to be settled
-	crdStores   map[string]*store // by name of the CustomResourceDefinition
+	// The store's lock guards the fields below.
+	store     *store.Store
+	log       []*Request // the newest ones
+	counts    map[kind]int
+	intercept func(*Request) (*http.Response, error)
 }
 
 // keptRequests is how many requests Server.Requests returns at most.
@@ -71,10 +63,14 @@ type kind struct {
 
 // NewServer returns a server that serves the given resources.
 func NewServer(resources ...Resource) *Server {
+	objects, hooks := store.New(), &webhook.Webhooks{}
+	converter := conversion.NewConverter(objects, hooks)
+	managers := fieldmanager.NewManagers(objects, converter)
+	controllers := controllers.NewControllers(objects, managers)
 	s := &Server{
-		tables: map[schema.GroupVersionResource]*table{}, version: 1, counts: map[kind]int{},
-		cut: make(chan struct{}), graph: newGraph(), terminating: map[string]bool{}, born: time.Now().Round(0),
-		hooks: map[schema.GroupVersionResource]hooks{},
+		store: objects, webhooks: hooks, counts: map[kind]int{}, born: time.Now().Round(0),
+		loader: load.NewLoader(objects, controllers),
+		api:    verbs.NewAPI(objects, converter, managers, admission.NewAdmission(objects, converter, hooks), controllers),
 	}
 	s.rules = fault.NewRules()
 	s.transport = s.rules.Transport(handler(s.handle))
@@ -91,45 +87,23 @@ func (s *Server) Config() *rest.Config {
 
 // Serve adds resources without objects. Served resources are not changed.
 func (s *Server) Serve(resources ...Resource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	for _, r := range resources {
-		s.serveKindLocked(kinds.Define(kinds.Resource(r)), nil)
+		s.api.Controllers.Serve(kinds.Define(kinds.Resource(r)), nil)
 	}
-}
-
-// serveKindLocked adds a resource that is not served yet. If it is another version of a served one,
-// with is that version's store.
-func (s *Server) serveKindLocked(d kinds.Definition, with *store) *table {
-	if t := s.tables[d.GVR()]; t != nil {
-		return t
-	}
-	if with == nil {
-		with = newStore(d.GVK(), s.version)
-	}
-	t := &table{Definition: d, store: with, gone: make(chan struct{})}
-	s.tables[d.GVR()] = t
-	if t.IsNamespaces() {
-		s.foundLocked(t)
-	}
-	return t
 }
 
 // Withdraw stops serving resources, as if their CRD was deleted. Their objects are gone, and
 // watches end without events about it. Serve brings the resource back empty; a watch that resumes
 // is then too old (410).
 func (s *Server) Withdraw(resources ...Resource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	for _, r := range resources {
-		if t := s.tables[kinds.Resource(r).GVR()]; t != nil {
-			s.version += int64(len(t.objects)) // one deletion each
-			delete(s.tables, kinds.Resource(r).GVR())
-			for _, o := range t.sorted() {
-				s.graph.forget(o.GetUID())
-			}
-			close(t.gone)
-			s.changedLocked()
+		if t := s.store.Tables[kinds.Resource(r).GVR()]; t != nil {
+			s.store.Withdraw(t)
+			s.api.Controllers.Recheck()
 		}
 	}
 }
@@ -139,41 +113,40 @@ func (s *Server) Withdraw(resources ...Resource) {
 // the server answers. f runs without a lock and may block, but should end with the request's client
 // (see Request.Hang). Intercept(nil) ends the interception.
 func (s *Server) Intercept(f func(*Request) (*http.Response, error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	s.intercept = f
 }
 
 // CutWatches ends all open watches, like a restart of the API server. Clients may resume.
 func (s *Server) CutWatches() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.cut)
-	s.cut = make(chan struct{})
+	s.store.Lock()
+	defer s.store.Unlock()
+	s.store.CutWatches()
 }
 
 // Expire forgets all history: a watch from an older version than the newest receives 410. Open
 // watches continue.
 func (s *Server) Expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.tables {
-		t.expire(s.version)
+	s.store.Lock()
+	defer s.store.Unlock()
+	for _, t := range s.store.Tables {
+		t.Expire(s.store.Version)
 	}
 }
 
 // Requests returns the last 10,000 requests, including intercepted ones, in the order of their
 // arrival.
 func (s *Server) Requests() []*Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	return slices.Clone(s.log)
 }
 
 // Count returns the number of requests with the verb for the resource; "" matches any verb.
 func (s *Server) Count(verb string, of Resource) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	n := 0
 	for k, count := range s.counts {
 		if (verb == "" || k.verb == verb) && k.resource == kinds.Resource(of).GVR() {
@@ -185,23 +158,23 @@ func (s *Server) Count(verb string, of Resource) int {
 
 // Silence disables the bookmarks of watches that start from now on. Other watches get one a minute.
 func (s *Server) Silence() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.silent = true
+	s.store.Lock()
+	defer s.store.Unlock()
+	s.api.Silent = true
 }
 
 // Lag delays the events of watches by d after the change. Lists are current.
 func (s *Server) Lag(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lag = d
+	s.store.Lock()
+	defer s.store.Unlock()
+	s.api.Lag = d
 }
 
 // Watches returns the number of open watches.
 func (s *Server) Watches() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.watches
+	s.store.Lock()
+	defer s.store.Unlock()
+	return s.api.Watches
 }
 
 // Put creates or replaces an object, including its status, as another client's write, and returns
@@ -212,60 +185,60 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	if err != nil {
 		panic(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tables[kinds.Resource(in).GVR()]
+	s.store.Lock()
+	defer s.store.Unlock()
+	t := s.store.Tables[kinds.Resource(in).GVR()]
 	if t == nil {
 		panic(fmt.Sprintf("sim: %s is not served; give it to NewServer or Serve", in.Name))
 	}
-	if namespaces := s.tables[kinds.Namespaces.GVR()]; namespaces != nil && t.Namespaced {
-		s.ensureNamespaceLocked(namespaces, u.GetNamespace())
+	if namespaces := s.store.Tables[kinds.Namespaces.GVR()]; namespaces != nil && t.Namespaced {
+		s.api.Controllers.EnsureNamespace(namespaces, u.GetNamespace())
 	}
 	if t.IsNamespaces() && rules.NamespacePhase(u) == "" {
 		rules.FoundNamespace(u)
 	}
-	stored := s.storeLocked(t, t.objects[keyOf(u)], u)
-	s.settleLocked()
+	stored := s.store.Put(t, t.Objects[store.KeyOf(u)], u)
+	s.api.Controllers.Settle()
 	return stored
 }
 
 // Remove deletes an object, regardless of finalizers, as another client's write. It reports whether
 // the object existed.
 func (s *Server) Remove(in Resource, namespace, name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tables[kinds.Resource(in).GVR()]
-	if t == nil || t.objects[key{namespace, name}] == nil {
+	s.store.Lock()
+	defer s.store.Unlock()
+	t := s.store.Tables[kinds.Resource(in).GVR()]
+	if t == nil || t.Objects[store.Key{Namespace: namespace, Name: name}] == nil {
 		return false
 	}
-	s.removeLocked(t, t.objects[key{namespace, name}])
-	s.settleLocked()
+	s.store.Remove(t, t.Objects[store.Key{Namespace: namespace, Name: name}])
+	s.api.Controllers.Settle()
 	return true
 }
 
 // Object returns a stored object, or nil.
 func (s *Server) Object(in Resource, namespace, name string) *unstructured.Unstructured {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.tables[kinds.Resource(in).GVR()]; t != nil && t.objects[key{namespace, name}] != nil {
-		return t.objects[key{namespace, name}].DeepCopy()
+	s.store.Lock()
+	defer s.store.Unlock()
+	if t := s.store.Tables[kinds.Resource(in).GVR()]; t != nil && t.Objects[store.Key{Namespace: namespace, Name: name}] != nil {
+		return t.Objects[store.Key{Namespace: namespace, Name: name}].DeepCopy()
 	}
 	return nil
 }
 
 // Version returns the newest resourceVersion.
 func (s *Server) Version() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strconv.FormatInt(s.version, 10)
+	s.store.Lock()
+	defer s.store.Unlock()
+	return strconv.FormatInt(s.store.Version, 10)
 }
 
 // Stored returns the number of objects of a resource.
 func (s *Server) Stored(in Resource) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.tables[kinds.Resource(in).GVR()]; t != nil {
-		return len(t.objects)
+	s.store.Lock()
+	defer s.store.Unlock()
+	if t := s.store.Tables[kinds.Resource(in).GVR()]; t != nil {
+		return len(t.Objects)
 	}
 	return 0
 }
@@ -273,10 +246,10 @@ func (s *Server) Stored(in Resource) int {
 // UseSchemas validates, defaults and prunes custom objects from now on, and evaluates the
 // matchConditions of webhooks. It is for package envtest/sim/crd. Call it before Load.
 func (s *Server) UseSchemas(with crdschema.Schemas) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.schemas = with
-	if t := s.tables[kinds.CRDs]; t != nil {
+	s.store.Lock()
+	defer s.store.Unlock()
+	s.api.Controllers.Schemas, s.api.Admission.Schemas = with, with
+	if t := s.store.Tables[kinds.CRDs]; t != nil {
 		t.Schema = kinds.CRDSchema{Schemas: with}
 	}
 }

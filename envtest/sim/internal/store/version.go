@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
+)
+
+// ConvertWith sets how the objects are converted. Objects that were converted in another way are
+// forgotten.
+func (s *Storage) ConvertWith(c *kinds.Conversion) {
+	if jsonvalue.Equal(s.Conversion, c) {
+		return
+	}
+	s.Conversion, s.Shown = c, map[*unstructured.Unstructured]map[string]*unstructured.Unstructured{}
+	s.encodings = map[*unstructured.Unstructured]map[wire.Form][]byte{}
+}
+
+// Target is a version of a custom kind.
+type Target struct {
+	Storage *Storage
+	Version schema.GroupVersion
+	Schema  crdschema.Schema // nil: none, or the version is not served
+}
+
+// Target returns the version of the table.
+func (t *Table) Target() Target { return Target{t.Storage, t.GV(), t.Schema} }
+
+// StorageTarget returns the version in which the objects of a table are stored.
+func (s *Store) StorageTarget(t *Table) Target {
+	to := Target{Storage: t.Storage, Version: t.StorageKind.GroupVersion()}
+	if as := s.Tables[to.Version.WithResource(t.Name)]; as != nil {
+		to.Schema = as.Schema
+	}
+	return to
+}
+
+// Present returns a stored object in the table's version. A conversion webhook must have converted
+// it before.
+func (t *Table) Present(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch version := t.GV().String(); {
+	case o == nil || o.GetAPIVersion() == version:
+		return o, nil
+	case t.Conversion == nil:
+		return Relabeled(o, version), nil
+	case t.Shown[o][version] == nil:
+		return nil, fmt.Errorf("sim: %s %q is not converted to %s; please report this", o.GetKind(), o.GetName(), version)
+	default:
+		return t.Shown[o][version], nil
+	}
+}
+
+// Relabeled returns an object with another apiVersion, which shares everything else.
+func Relabeled(o *unstructured.Unstructured, version string) *unstructured.Unstructured {
+	copied := maps.Clone(o.Object)
+	copied["apiVersion"] = version
+	return &unstructured.Unstructured{Object: copied}
+}
+
+// KeepShown records the converted form of a stored object.
+func (s *Storage) KeepShown(o, shown *unstructured.Unstructured) {
+	if o == shown {
+		return
+	}
+	if s.Shown[o] == nil {
+		s.Shown[o] = map[string]*unstructured.Unstructured{}
+	}
+	s.Shown[o][shown.GetAPIVersion()] = shown
+}
+
+// ShowLike returns what t shows of a stored object that differs from an earlier one in metadata
+// only. shown is what t shows of the earlier one.
+func (t *Table) ShowLike(o, shown *unstructured.Unstructured) *unstructured.Unstructured {
+	if t.Conversion == nil || o.GetAPIVersion() == t.GV().String() {
+		return o
+	}
+	u := &unstructured.Unstructured{Object: maps.Clone(shown.Object)}
+	metadata := maps.Clone(jsonvalue.Object(o.Object, "metadata"))
+	for _, name := range []string{"labels", "annotations"} {
+		jsonvalue.Keep(metadata, jsonvalue.Object(shown.Object, "metadata"), name)
+	}
+	u.Object["metadata"] = metadata
+	t.KeepShown(o, u)
+	return u
+}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The Setpoint Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package verbs
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
+)
+
+// get answers with o, which is at least as new as the resourceVersion parameter.
+func (s *API) get(r *request.Request, o *unstructured.Unstructured) (*http.Response, error) {
+	switch version, err := parseVersion(r.Query.Get("resourceVersion")); {
+	case err != nil:
+		return nil, err
+	case version > s.store.Version:
+		return nil, s.tooLarge(version, 1)
+	}
+	return r.Answer(http.StatusOK, o)
+}

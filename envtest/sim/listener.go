@@ -36,7 +36,7 @@ func (s *Server) Listen(t TB) (kubeconfig string) {
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		running.Add(1)
 		defer running.Done()
-		s.forward(w, r)
+		forward(s, w, r)
 	})}
 	running.Go(func() {
 		// It returns when the server is closed.
@@ -64,7 +64,7 @@ func kubeconfigOf(url string) clientcmdapi.Config {
 }
 
 // forward answers one request of the socket. An answer that fails breaks the connection.
-func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
+func forward(s *Server, w http.ResponseWriter, r *http.Request) {
 	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host, r.RequestURI = "http", r.Host, ""
 	resp, err := s.RoundTrip(r)

@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
-
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )
@@ -48,37 +46,6 @@ func (s *Server) Cut(m fault.Match) int { return s.rules.Cut(m) }
 // Close ends all running requests and watches, and returns when they have ended. Later requests
 // fail. Calling it again is a no-op.
 func (s *Server) Close() { s.rules.Stop() }
-
-// handle answers one request that the rules let through.
-func (s *Server) handle(h *http.Request) (*http.Response, error) {
-	if h.Body != nil {
-		defer h.Body.Close()
-	}
-	if err := h.Context().Err(); err != nil {
-		return nil, err
-	}
-	r := request.Parse(h)
-	asked := requestOf(r)
-	if intercept := s.received(asked); intercept != nil {
-		if resp, err := intercept(asked); resp != nil || err != nil {
-			return resp, err
-		}
-	}
-	return s.api.Answer(r)
-}
-
-func (s *Server) received(r *Request) func(*Request) (*http.Response, error) {
-	s.store.Lock()
-	defer s.store.Unlock()
-	s.counts[kind{r.Verb, r.Resource}]++
-	kept := *r
-	kept.request = nil // its context and header would stay in memory, too
-	if s.log = append(s.log, &kept); len(s.log) > keptRequests {
-		s.log[0] = nil
-		s.log = s.log[1:]
-	}
-	return s.intercept
-}
 
 // Answer answers a request that another server has intercepted, with the errors of RoundTrip.
 func (s *Server) Answer(r *Request) (*http.Response, error) {

@@ -13,7 +13,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
@@ -45,20 +44,8 @@ type Server struct {
 	loader   *load.Loader
 	webhooks *webhook.Webhooks
 
-	// The store's lock guards the fields below.
-	store     *store.Store
-	log       []*Request // the newest ones
-	counts    map[kind]int
-	intercept func(*Request) (*http.Response, error)
-}
-
-// keptRequests is how many requests Server.Requests returns at most.
-const keptRequests = 10_000
-
-// kind is what Server.Count distinguishes.
-type kind struct {
-	verb     string
-	resource schema.GroupVersionResource
+	store *store.Store
+	inbox *inbox
 }
 
 // NewServer returns a server that serves the given resources.
@@ -68,12 +55,13 @@ func NewServer(resources ...Resource) *Server {
 	managers := fieldmanager.NewManagers(objects, converter)
 	controllers := controllers.NewControllers(objects, managers)
 	s := &Server{
-		store: objects, webhooks: hooks, counts: map[kind]int{}, born: time.Now().Round(0),
+		store: objects, webhooks: hooks, born: time.Now().Round(0),
 		loader: load.NewLoader(objects, controllers),
 		api:    verbs.NewAPI(objects, converter, managers, admission.NewAdmission(objects, converter, hooks), controllers),
 	}
+	s.inbox = &inbox{store: objects, api: s.api, counts: map[kind]int{}}
 	s.rules = fault.NewRules()
-	s.transport = s.rules.Transport(handler(s.handle))
+	s.transport = s.rules.Transport(handler(s.inbox.handle))
 	s.Serve(resources...)
 	return s
 }
@@ -115,7 +103,7 @@ func (s *Server) Withdraw(resources ...Resource) {
 func (s *Server) Intercept(f func(*Request) (*http.Response, error)) {
 	s.store.Lock()
 	defer s.store.Unlock()
-	s.intercept = f
+	s.inbox.intercept = f
 }
 
 // CutWatches ends all open watches, like a restart of the API server. Clients may resume.
@@ -140,7 +128,7 @@ func (s *Server) Expire() {
 func (s *Server) Requests() []*Request {
 	s.store.Lock()
 	defer s.store.Unlock()
-	return slices.Clone(s.log)
+	return slices.Clone(s.inbox.log)
 }
 
 // Count returns the number of requests with the verb for the resource; "" matches any verb.
@@ -148,7 +136,7 @@ func (s *Server) Count(verb string, of Resource) int {
 	s.store.Lock()
 	defer s.store.Unlock()
 	n := 0
-	for k, count := range s.counts {
+	for k, count := range s.inbox.counts {
 		if (verb == "" || k.verb == verb) && k.resource == kinds.Resource(of).GVR() {
 			n += count
 		}

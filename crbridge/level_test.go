@@ -318,8 +318,8 @@ func (c *counting) Reconcile(context.Context, ctrl.Request) (ctrl.Result, error)
 	return ctrl.Result{}, nil
 }
 
-// TestStop_WithoutLeaderElection: a stop right after the start takes no time. The order in which the
-// sources and the workers of a controller start is not fixed.
+// TestStop_WithoutLeaderElection: a stop right after the start takes no time, whether the sources
+// or the workers of a controller have started first.
 func TestStop_WithoutLeaderElection(t *testing.T) {
 	eachLevel(t, func(t *testing.T, complete func(ctrl.Manager, reconcile.Reconciler) error) {
 		server := sim.NewServer(sim.ConfigMaps, sim.Secrets)

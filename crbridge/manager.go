@@ -229,7 +229,7 @@ func (b *Bridge) Start(ctx context.Context) error {
 // start without leader election.
 func (b *Bridge) Elected() <-chan struct{} { return b.elected }
 
-// claim takes the name of a controller. Logs, metrics and explanations tell controllers apart by it.
+// claim takes the name of a controller. Logs and metrics tell controllers apart by it.
 func (b *Bridge) claim(name string) error {
 	if _, taken := b.names.LoadOrStore(name, nil); taken {
 		return errors.New("another controller of the manager has this name; give one of them another name with Named")

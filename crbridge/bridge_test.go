@@ -6,12 +6,15 @@ package crbridge_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,10 +30,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // newManager returns a manager on a simulated API server, which has the ConfigMaps a and b.
@@ -325,6 +330,33 @@ func TestLogger_IsInitializedOnce(t *testing.T) {
 		}
 		if n := inits.Load(); n != 1 {
 			t.Errorf("the sink was initialized %d times", n)
+		}
+	})
+}
+
+// TestLogger_ErrorsHaveTheirKey: a query of logs by error finds the errors of both.
+func TestLogger_ErrorsHaveTheirKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines testkit.Buffer
+		api := sim.NewServer(sim.ConfigMaps)
+		api.Put(sim.ConfigMaps, configMap("a"))
+		mgr, err := crbridge.New(api.Config(), crbridge.Options{
+			Metrics: server.Options{BindAddress: "0"},
+			Logger:  funcr.NewJSON(func(line string) { fmt.Fprintln(&lines, line) }, funcr.Options{}),
+		}, crbridge.Settings{})
+		testkit.NoError(t, err)
+		failed := make(chan struct{})
+		err = crbridge.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(func(context.Context, crbridge.Request) (crbridge.Result, error) {
+			close(failed)
+			return crbridge.Result{}, reconcile.TerminalError(errors.New("no quota"))
+		}))
+		testkit.NoError(t, err)
+		stop := start(t, mgr)
+		<-failed
+		synctest.Wait()
+		ended(t, stop)
+		if text := lines.String(); !strings.Contains(text, `"error":"terminal error: no quota"`) || strings.Contains(text, `"err":"terminal`) {
+			t.Errorf("the log has\n%s", text)
 		}
 	})
 }

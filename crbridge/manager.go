@@ -39,7 +39,8 @@ type Settings struct {
 	// name of the executable.
 	Name string
 	// RefuseUndeclared makes it an error if a Reconcile of level b reads a kind that its controller
-	// neither watches nor declares with [Builder.Reads]. Default: the read declares it.
+	// neither watches nor declares with [Builder.Reads]. It does not see reads with another context
+	// than the Reconcile's. Default: the read declares it.
 	RefuseUndeclared bool
 	// KeepManagedFields keeps metadata.managedFields in the cache. Default: the cache drops them.
 	KeepManagedFields bool

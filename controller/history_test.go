@@ -114,6 +114,7 @@ func TestHistory_HealthyFirst(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
+		synctest.Wait() // see TestHistory_AnyKey
 		var keys []types.NamespacedName
 		add := func(prefix string, n int) {
 			for i := range n {
@@ -164,6 +165,7 @@ func TestHistory_AnyKey(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
+		synctest.Wait() // a key that is added while Run builds the queue may be delivered twice
 		const n = 600
 		for round := range 4 {
 			for i := range n {

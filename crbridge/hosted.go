@@ -35,18 +35,17 @@ type hosted struct {
 	onEnd func(func(cause error)) (forget func() bool)
 }
 
-func (b *Bridge) host(c theircontroller.Controller) error {
+func (b *Bridge) host(c theircontroller.Controller) {
 	h := &hosted{name: hostedName(c), bridge: b, theirs: c, synced: make(chan struct{}), stop: func() {}}
-	if err := b.claim(h.name); err != nil {
-		return fmt.Errorf("crbridge: the controller %q: %w", h.name, err)
+	for i := 2; b.claim(h.name) != nil; i++ { // with SkipNameValidation, names may repeat
+		h.name = fmt.Sprintf("%s-%d", hostedName(c), i)
 	}
 	h.wrapReconciler()
 	if l, ok := c.(theirs.LeaderElectionRunnable); ok && !l.NeedLeaderElection() {
 		b.manager.AddControllerEverywhere(h)
-		return nil
+		return
 	}
 	b.manager.Add(h)
-	return nil
 }
 
 // field returns an exported field of a controller of controller-runtime. Its type is internal.

@@ -372,3 +372,28 @@ func TestUnservedKind_StopsNoOtherController(t *testing.T) {
 		ended(t, stop)
 	})
 }
+
+// TestNames_MayRepeatAtLevelA: controller-runtime allows it with SkipNameValidation.
+func TestNames_MayRepeatAtLevelA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := sim.NewServer(sim.ConfigMaps)
+		server.Put(sim.ConfigMaps, configMap("a"))
+		mgr := managerOn(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
+		var runs atomic.Int32
+		for range 2 {
+			err := theirs.NewControllerManagedBy(mgr).Named("same").For(&corev1.ConfigMap{}).Complete(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+				runs.Add(1)
+				return ctrl.Result{}, nil
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop := start(t, mgr)
+		time.Sleep(time.Second)
+		ended(t, stop)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d Reconciles, want one of each controller", n)
+		}
+	})
+}

@@ -38,7 +38,7 @@ func (b *Bridge) Add(r theirs.Runnable) error {
 	case *built:
 		return errors.New("crbridge: Build has added the controller already")
 	case controller.Controller:
-		return b.host(known)
+		b.host(known)
 	case webhook.Server:
 		s, err := b.newWebhookServer(known)
 		if err != nil {

@@ -24,9 +24,9 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
-// TestS4_S5_MissingAPIDelaysNobody: an API that is not served delays no other, and its state is
+// TestS4_S5_MissingAPIDelaysNoOther: an API that is not served delays no other, and its state is
 // visible. Whenever it appears, it is synced within 5 seconds (S5).
-func TestS4_S5_MissingAPIDelaysNobody(t *testing.T) {
+func TestS4_S5_MissingAPIDelaysNoOther(t *testing.T) {
 	for wait := 10 * time.Minute; wait < 10*time.Minute+4*time.Second; wait += 250 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
 			api := sim.NewServer(sim.ConfigMaps)

@@ -438,3 +438,29 @@ func TestWebhooks_AnotherImplementationRuns(t *testing.T) {
 	<-own.started
 	ended(t, stop)
 }
+
+// TestWebhooks_TwoServers: a program may have a second one, on another port.
+func TestWebhooks_TwoServers(t *testing.T) {
+	mgr, address, dir, ca := hooked(t)
+	mgr.GetWebhookServer().Register("/a", http.NotFoundHandler())
+	_, port := freeAddress(t)
+	if err := mgr.Add(webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})); err != nil {
+		t.Fatal(err)
+	}
+	defer ended(t, start(t, mgr))
+	for _, at := range []string{address, fmt.Sprintf("127.0.0.1:%d", port)} {
+		r, err := callerOf(t, ca).Get("https://" + at + "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+	}
+}
+
+// TestMetrics_ExtraHandlerWithoutAServer: 0 is the default address of kubebuilder's main function.
+func TestMetrics_ExtraHandlerWithoutAServer(t *testing.T) {
+	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
+	if err := mgr.AddMetricsServerExtraHandler("/a", http.NotFoundHandler()); err != nil {
+		t.Error(err)
+	}
+}

@@ -97,10 +97,12 @@ var mayImport = map[string][]string{
 	"internal/packed":      {"internal/object", "internal/storage", "internal/wire"},
 	"internal/run":         {},
 	"internal/storage":     {"internal/object", "internal/wire"},
-	"internal/testkit":     {"cache"},
+	"internal/testkit":     {},
 	"internal/traceparent": {},
 	"internal/wire":        {},
 	"internal/transport":   {"hook", "ledger", "term", "rbac", "internal/apipath", "internal/connection", "internal/fence", "internal/journal", "internal/wire"},
+
+	"internal/testkit/storages": {"cache"},
 }
 
 // onlyIn restricts imports of production code to folders, with the reason. A name that ends in a
@@ -112,8 +114,8 @@ var onlyIn = map[string]struct {
 	"github.com/prometheus/":            {[]string{"metrics"}, "programs without package metrics should not link Prometheus"},
 	"github.com/onsi/":                  {nil, "it is for tests"},
 	"go.uber.org/goleak":                {nil, "it is for tests"},
-	"testing":                           {[]string{"internal/testkit", "sweep", "webhook/webhooktest"}, "it is for tests"},
-	"flag":                              {[]string{"envtest", "internal/testkit"}, "flags belong to the program that embeds us (M5)"},
+	"testing":                           {[]string{"internal/testkit", "internal/testkit/storages", "sweep", "webhook/webhooktest"}, "it is for tests"},
+	"flag":                              {[]string{"envtest", "internal/testkit/storages"}, "flags belong to the program that embeds us (M5)"},
 	"k8s.io/apiserver/":                 {nil, "a library must not bring the API server to its users"},
 	"sigs.k8s.io/controller-runtime/":   {nil, "comparisons with it live in a module of their own"},
 	"k8s.io/kubernetes/":                {nil, "the control plane is a program that envtest builds, not a library"},

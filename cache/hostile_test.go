@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
 // Sized is a Widget whose UnmarshalJSON requires the size.
@@ -84,7 +85,7 @@ func TestListKind(t *testing.T) {
 			return r.Send(`{"apiVersion":"test.dev/v1","kind":"Widgetry","metadata":{"resourceVersion":"1"},"items":[` +
 				`{"apiVersion":"test.dev/v1","kind":"Widget","metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"1"},"size":1}]}`)
 		})))
-		c, _ := cacheOf(t, api, testkit.Storage())
+		c, _ := cacheOf(t, api, storages.Current())
 		typed, raw := cache.For[*Widget](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind})
 		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
@@ -136,7 +137,7 @@ func TestS4_ATransformThatExits(t *testing.T) {
 		api := sim.NewServer(widgets)
 		api.Intercept(noStreaming(nil))
 		manyWidgets(api)
-		c, _ := cacheOf(t, api, testkit.Storage())
+		c, _ := cacheOf(t, api, storages.Current())
 		h := cache.ForScope[*Widget](c, cache.Scope{Transform: cache.NewTransform("exits", func(w *Widget) {
 			if w.Name == "w500" {
 				goruntime.Goexit()

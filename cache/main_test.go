@@ -21,9 +21,10 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storages.Main{M: m}) }
 
 // newCache returns a cache of the API server, and a record of its hook's calls.
 func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
@@ -31,7 +32,7 @@ func newCache(t testing.TB, api *sim.Server) (*cache.Cache, *states) {
 	c, err := client.New(api.Config(), client.Options{})
 	testkit.NoError(t, err)
 	told := &states{}
-	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.InformerState) { told.add(*e) }), Storage: testkit.Storage()}), told
+	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.InformerState) { told.add(*e) }), Storage: storages.Current()}), told
 }
 
 // states records the calls of the hook.

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
 // cacheWith returns a cache with options, and a record of its hook's calls.
@@ -32,7 +33,7 @@ func cacheWith(t testing.TB, api *sim.Server, o cache.Options) (*cache.Cache, *s
 	testkit.NoError(t, err)
 	told := &states{}
 	if o.Storage == cache.DefaultStorage {
-		o.Storage = testkit.Storage()
+		o.Storage = storages.Current()
 	}
 	o.Hook = hook.On(func(e *hook.InformerState) { told.add(*e) })
 	return cache.New(c, o), told

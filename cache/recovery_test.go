@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
 // TestS9_ARecoveredInformerHasWhatWasMissed: an informer that failed is stale until its store has
@@ -49,7 +50,7 @@ func TestS9_ARecoveredInformerHasWhatWasMissed(t *testing.T) {
 					var maps *cache.Handle[*corev1.ConfigMap]
 					var mu sync.Mutex
 					var got []string
-					c := cache.New(cl, cache.Options{Storage: testkit.Storage(), Hook: hook.On(func(s *hook.InformerState) {
+					c := cache.New(cl, cache.Options{Storage: storages.Current(), Hook: hook.On(func(s *hook.InformerState) {
 						mu.Lock()
 						defer mu.Unlock()
 						if s.Err != nil {

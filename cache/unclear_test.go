@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/consistency"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
 // TestC6_Unclear: a failing informer is behind until it recovers. If versions are not numbers,
@@ -135,7 +136,7 @@ func TestC6_Undecodable(t *testing.T) {
 		synctest.Wait()
 		expect(t, d, bad, "shown", "the watch was there")
 		expect(t, d, fresh, "shown", "the watch was there")
-		if testkit.Storage() != cache.Packed { // which has the metadata of each object
+		if storages.Current() != cache.Packed { // which has the metadata of each object
 			expect(t, d, markedOf(bad), "unclear", "whether it is marked")
 		}
 		for _, w := range []consistency.Write{bad, fresh} {

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
 // Widget is a custom resource, which is read as JSON.
@@ -60,7 +61,7 @@ func widgetCache(t *testing.T, api *sim.Server) (*cache.Cache, *broken) {
 	c, err := client.New(api.Config(), client.Options{Scheme: widgetScheme()})
 	testkit.NoError(t, err)
 	b := &broken{}
-	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.BrokenObject) { b.add(e.Kind, e.Object, e.Err) }), Storage: testkit.Storage()}), b
+	return cache.New(c, cache.Options{Hook: hook.On(func(e *hook.BrokenObject) { b.add(e.Kind, e.Object, e.Err) }), Storage: storages.Current()}), b
 }
 
 func widgetScheme() *runtime.Scheme {
@@ -129,7 +130,7 @@ func widget(name string, size any) *unstructured.Unstructured {
 // TestS2_S4_OneUndecodable: of a thousand objects, the one that does not fit its Go type is named,
 // and the others are kept. It may become valid, break again, and be deleted.
 func TestS2_S4_OneUndecodable(t *testing.T) {
-	if testkit.Storage() == cache.Packed {
+	if storages.Current() == cache.Packed {
 		t.Skip("see TestF1_S4_OneUndecodable_Packed")
 	}
 	for name, a := range map[string]answer{"streaming": nil, "listing": noStreaming(nil)} {

@@ -23,11 +23,12 @@ import (
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/packed"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storages.Main{M: m}) }
 
 type name = types.NamespacedName
 
@@ -96,7 +97,7 @@ func newSetup(t *testing.T) *setup {
 	api := sim.NewServer(sim.ConfigMaps)
 	c, err := client.New(api.Config(), client.Options{})
 	testkit.NoError(t, err)
-	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: testkit.Storage()})}
+	s := &setup{t: t, api: api, cache: cache.New(c, cache.Options{Storage: storages.Current()})}
 	s.maps = cache.For[*corev1.ConfigMap](s.cache)
 	return s
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/internal/testkit"
+	"github.com/setpoint-dev/setpoint/internal/testkit/storages"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testkit.Storages{M: m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(storages.Main{M: m}) }
 
 // newCache returns a cache of the API server.
 func newCache(t testing.TB, api *sim.Server) *cache.Cache {
 	t.Helper()
 	c, err := client.New(api.Config(), client.Options{})
 	testkit.NoError(t, err)
-	return cache.New(c, cache.Options{Storage: testkit.Storage()})
+	return cache.New(c, cache.Options{Storage: storages.Current()})
 }
 
 // runs runs an informer as the host program, until stop is called.

@@ -2,6 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package testkit has what the tests of several packages share.
+//
+// A check compares what a test got with what it wants, on one line, and the test goes on. A failure
+// message has one fact: the source of the checked expression, its value and the wanted one. Further
+// arguments name the case:
+//
+//	testkit.Equal(t, q.Len(), 3, name, "after the drain")
+//	// a slow worker: after the drain: q.Len() is 4, want 3
+//
+// We do not use Gomega here. Its checks end the test unless they are wrapped, they need an object
+// for each test, and their messages take four lines without the expression.
 package testkit
 
 import (
@@ -12,14 +22,6 @@ import (
 	"testing/synctest"
 	"time"
 )
-
-// NoError ends the test if err is not nil.
-func NoError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // Start calls run in another goroutine. The returned function cancels the context, waits for run
 // and fails the test if run returned an error. Further calls of it do nothing.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package testkit
+package storages
 
 import (
 	"slices"
@@ -12,15 +12,15 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(Storages{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(Main{m}) }
 
 // seen has the storages of the runs so far.
 var seen []cache.Storage
 
 // TestStorages: each run has another storage, in the order of the table.
 func TestStorages(t *testing.T) {
-	if len(seen) == 0 || seen[len(seen)-1] != Storage() { // not once more with -count
-		seen = append(seen, Storage())
+	if len(seen) == 0 || seen[len(seen)-1] != Current() { // not once more with -count
+		seen = append(seen, Current())
 	}
 	if !slices.Equal(seen, storages[:len(seen)]) {
 		t.Errorf("the runs had %v, want %v", seen, storages)

@@ -54,7 +54,7 @@ func resolved(t *testing.T, d consistency.Declarations, w consistency.Write) str
 func TestL9_BatchesAndScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Pods)
-		api.Silence()
+		dropBookmarks(api)
 		api.Put(sim.Pods, &corev1.Pod{ObjectMeta: named("there")})
 		c, _ := newCache(t, api)
 		defer testkit.Start(t, c.Run)()

@@ -65,7 +65,7 @@ func TestC6_Swallowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps)
-				api.Silence()
+				dropBookmarks(api)
 				api.Intercept(a)
 				known := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 				c, _ := newCache(t, api)

@@ -25,7 +25,7 @@ func TestS4_QuietWithoutBookmarks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
-				api.Silence()
+				dropBookmarks(api)
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 				c, told := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)

@@ -143,7 +143,7 @@ func TestS2_TooLargeVersion(t *testing.T) {
 					if r.Verb == "watch" && r.Query.Get("resourceVersion") != "" {
 						return r.FailWith(tooLarge)
 					}
-					return older.Answer(r)
+					return r.Forward(older)
 				})
 				newer.CutWatches()
 				time.Sleep(10 * time.Second)
@@ -175,7 +175,7 @@ func TestS2_AnotherServer(t *testing.T) {
 		events.take()
 		before.Withdraw(sim.Deployments)
 		time.Sleep(time.Minute)
-		before.Intercept(after.Answer)
+		before.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Forward(after) })
 		time.Sleep(5 * time.Second)
 		if list, err := deployments.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 3 {
 			t.Errorf("got %v, %v", list, err)

@@ -23,7 +23,7 @@ import (
 // restore comes shortly before the watch's time limit.
 func TestS2_RestoredBehindAnswers(t *testing.T) {
 	late := func(api *sim.Server, r *sim.Request) (*http.Response, error) {
-		answer, err := api.Answer(r)
+		answer, err := r.Forward(api)
 		time.Sleep(2 * time.Second)
 		return answer, err
 	}
@@ -84,7 +84,7 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 					api.CutWatches()
 					time.Sleep(time.Second)
 				}
-				api.Restore(backup)
+				backup.Restore()
 				time.Sleep(3 * time.Second) // the watch goes on
 				for n := range 20 {
 					api.Put(sim.ConfigMaps, testkit.ConfigMap("b", fmt.Sprint(n)))

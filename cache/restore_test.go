@@ -81,23 +81,23 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 		within  time.Duration
 	}
 	for name, how := range map[string]bound{
-		"the watches break":                 {func(api *sim.Server, b *sim.Backup) { api.Restore(b) }, 20 * time.Second},
-		"the versions pass the watch's own": {func(api *sim.Server, b *sim.Backup) { api.Restore(b); change(api, 40) }, 20 * time.Second},
+		"the watches break":                 {func(_ *sim.Server, b *sim.Backup) { b.Restore() }, 20 * time.Second},
+		"the versions pass the watch's own": {func(api *sim.Server, b *sim.Backup) { b.Restore(); change(api, 40) }, 20 * time.Second},
 		"after an outage": {func(api *sim.Server, b *sim.Backup) {
 			api.Intercept(refuse)
-			api.Restore(b)
+			b.Restore()
 			time.Sleep(10 * time.Minute)
 			api.Intercept(nil)
 		}, 20 * time.Second},
 		"after an outage, and the versions pass": {func(api *sim.Server, b *sim.Backup) {
 			api.Intercept(refuse)
-			api.Restore(b)
+			b.Restore()
 			time.Sleep(10 * time.Minute)
 			change(api, 40)
 			api.Intercept(nil)
 		}, 20 * time.Second},
 		"too large resource version": {func(api *sim.Server, b *sim.Backup) {
-			api.Restore(b)
+			b.Restore()
 			api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {
 				if len(r.Query.Get("resourceVersion")) > 0 && r.Query.Get("resourceVersion") > api.Version() {
 					return r.FailWith(tooLarge)
@@ -195,7 +195,7 @@ func TestS9_StaleWhileRestored(t *testing.T) {
 		backup := api.Backup()
 		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("s").ObjectMeta})
 		time.Sleep(5 * time.Minute)
-		api.Restore(backup)
+		backup.Restore()
 		for n := 0; told.count() == 0 && n < 3000; n++ {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -338,7 +338,7 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 		}))
 		api.CutWatches() // the next one goes through a proxy
 		time.Sleep(2 * time.Minute)
-		api.Restore(backup)
+		backup.Restore()
 		for n := range 20 { // soon they pass the known version
 			api.Put(sim.ConfigMaps, testkit.ConfigMap("b", fmt.Sprint(n)))
 			data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
@@ -374,7 +374,7 @@ func TestS2_RestoredTwice(t *testing.T) {
 						api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap(fmt.Sprint("s", n, m)).ObjectMeta})
 					}
 					time.Sleep(time.Minute)
-					api.Restore(backup)
+					backup.Restore()
 					time.Sleep(pause)
 				}
 				time.Sleep(time.Minute)
@@ -402,7 +402,7 @@ func TestS2_RestoredAndRestored(t *testing.T) {
 		for n := range 3 {
 			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint("m", n)))
 			time.Sleep(time.Second)
-			api.Restore(backup)
+			backup.Restore()
 			time.Sleep(15 * time.Second) // 10 until it is compared, 3 until that is confirmed
 			if told.count() != n+1 || maps.Stale() != nil || contents(t, maps) != "" {
 				t.Errorf("%d restores found of %d; %s has %s", told.count(), n+1, maps.State(), contents(t, maps))
@@ -424,7 +424,7 @@ func TestS10_WhileRestored(t *testing.T) {
 		backup := api.Backup()
 		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: testkit.ConfigMap("s").ObjectMeta})
 		time.Sleep(10 * time.Minute)
-		api.Restore(backup)
+		backup.Restore()
 		for told.count() == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -44,7 +44,7 @@ func TestC6_Selectors(t *testing.T) {
 		const in, out = "behind", "shown"
 
 		api := sim.NewServer(sim.Pods)
-		api.Silence()
+		dropBookmarks(api)
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			r.Query.Del("fieldSelector") // some do not exist for Pods
 			return nil, nil
@@ -151,7 +151,7 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		expect(t, d, w, "behind", "unknown")
 		time.Sleep(time.Minute + lag)
 		expect(t, d, w, "shown", "after a bookmark")
-		api.Silence()
+		dropBookmarks(api)
 		api.CutWatches()
 		time.Sleep(time.Second)
 		w = writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "2")))

@@ -119,7 +119,7 @@ func TestC6_OddVersions(t *testing.T) {
 func TestC6_Undecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(widgets)
-		api.Silence()
+		dropBookmarks(api)
 		good := writtenOf(widgets, api.Put(widgets, widget("odd", int64(1))))
 		c, _ := widgetCache(t, api)
 		h := cache.For[*Widget](c)

@@ -56,7 +56,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 					synctest.Wait()
 				}
 				time.Sleep(time.Minute)
-				api.Restore(backup)
+				backup.Restore()
 				time.Sleep(20 * time.Second)
 				if err := h.Stale(); err != nil {
 					t.Error(err)

@@ -122,7 +122,7 @@ func (r *random) fault() {
 		if r.backup == nil {
 			return
 		}
-		r.api.Restore(r.backup)
+		r.backup.Restore()
 		r.foreign = maps.Clone(r.kept)
 		time.Sleep(time.Minute) // until the cache has noticed it: later changes could hide it
 		for i := range 3 {      // an owner may be younger than the backup

@@ -318,7 +318,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 					return nil, nil
 				}
 				lost = true
-				resp, err := r.api.Answer(q)
+				resp, err := q.Forward(r.api)
 				ok(t, err)
 				resp.Body.Close()
 				return q.Fail(http.StatusGatewayTimeout, "no answer")

@@ -61,7 +61,7 @@ func TestC6_S9_AnEventThatARestoreUndid(t *testing.T) {
 					blocks.Store(late)
 					undone.event(f)
 					f.want(time.Second)
-					f.api.Restore(backup)
+					backup.Restore()
 					lag.Remove() // the next watches are in time
 					time.Sleep(20 * time.Second)
 					blocks.Store(false)

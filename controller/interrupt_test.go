@@ -213,7 +213,7 @@ func TestC12_NotByOwnWrites(t *testing.T) {
 						return nil, nil
 					}
 					m.api.Intercept(nil)
-					answer, err := m.api.Answer(r)
+					answer, err := r.Forward(m.api)
 					time.Sleep(900 * time.Millisecond)
 					return answer, err
 				})
@@ -288,7 +288,7 @@ func TestC12_WhileOwnWritesHaveNoAnswer(t *testing.T) {
 						var answer *http.Response
 						if c.carriedOut {
 							var err error
-							answer, err = m.api.Answer(r)
+							answer, err = r.Forward(m.api)
 							ok(t, err)
 						}
 						switch time.Sleep(c.answer % time.Hour); c.answer {

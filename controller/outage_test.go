@@ -134,7 +134,7 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 						}
 						lost = true
 						if stored {
-							resp, err := r.api.Answer(q)
+							resp, err := q.Forward(r.api)
 							ok(t, err)
 							resp.Body.Close()
 						}

@@ -90,7 +90,7 @@ func TestC7_ALostAnswerIsNoProof(t *testing.T) {
 						return nil, nil
 					}
 					f.api.Intercept(nil)
-					_, _ = f.api.Answer(r)
+					_, _ = r.Forward(f.api)
 					return nil, errors.New("the connection broke")
 				})
 				_, err := f.deploys.PatchStatus(ctx, f.key, types.MergePatchType, []byte(`{"status":{"replicas":0}}`))

@@ -231,7 +231,7 @@ func TestC6_AWriteMayBeCarriedOutLater(t *testing.T) {
 							}
 							lost = true
 							if carriedOut {
-								resp, err := r.api.Answer(q)
+								resp, err := q.Forward(r.api)
 								ok(t, err)
 								resp.Body.Close()
 							}
@@ -281,7 +281,7 @@ func TestC6_AnAnswerWithoutTheObject(t *testing.T) {
 					return nil, nil
 				}
 				emptied = true
-				resp, err := r.api.Answer(q)
+				resp, err := q.Forward(r.api)
 				ok(t, err)
 				resp.Body.Close()
 				resp.Body, resp.ContentLength = http.NoBody, 0

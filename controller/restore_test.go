@@ -43,7 +43,7 @@ func TestC6_AWriteThatARestoreUndid(t *testing.T) {
 		undo := func(r *rig) { // the watch never shows the write
 			r.api.Lag(time.Hour)
 			synctest.Wait()
-			r.api.Restore(backup)
+			backup.Restore()
 		}
 		r := newRig(t, controller.Options{ReadYourWrites: time.Hour}, workqueue.Options[types.NamespacedName]{}, nil, createThen(undo), look)
 		for range 20 { // its caches are past the version of the next writes
@@ -67,7 +67,7 @@ func TestC6_AWriteAfterARestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var backup *sim.Backup
 		restore := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
-			r.api.Restore(backup)
+			backup.Restore()
 			return controller.Result{RequeueAfter: time.Second}, nil
 		}
 		var own, gone error
@@ -110,7 +110,7 @@ func TestC7_AFailingKeyAndARestore(t *testing.T) {
 		r.mu.Lock()
 		before := len(r.at)
 		r.mu.Unlock()
-		r.api.Restore(backup)
+		backup.Restore()
 		at := r.after(10*time.Minute + 30*time.Second)
 		if len(at) <= before {
 			t.Errorf("reconciled at %v, not after the restore", at)

@@ -207,7 +207,7 @@ func TestL9_ATermHandsOverWhatWasRead(t *testing.T) {
 			r.api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: named("later")})
 		}
 		time.Sleep(time.Minute)
-		r.api.Restore(backup)
+		backup.Restore()
 		time.Sleep(10 * time.Minute)
 		reads(other.GetResourceVersion()) // as the store has it now
 		r.api.Withdraw(sim.Secrets)

@@ -52,7 +52,7 @@ func TestMetadata(t *testing.T) {
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "update") && !answered {
 				answered = true
-				resp, err := api.Answer(r)
+				resp, err := r.Forward(api)
 				acquired = lease(t, api).ResourceVersion
 				want("acquired", map[string]string{"other": "2", "term": "", "at": at(0)})
 				return resp, err

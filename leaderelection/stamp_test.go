@@ -175,7 +175,7 @@ func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
 		h.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 			if isLease(r, "update") && !lost {
 				lost = true
-				if _, err := h.api.Answer(r); err != nil {
+				if _, err := r.Forward(h.api); err != nil {
 					return nil, err
 				}
 				return r.Hang()

@@ -63,7 +63,7 @@ func (simulated) settle() { synctest.Wait() }
 
 func (s simulated) backup() (restore func()) {
 	b := s.server.Backup()
-	return func() { s.server.Restore(b) }
+	return b.Restore
 }
 
 // died lets the Leases expire, as in a cluster.

@@ -54,5 +54,5 @@ func (p *simPlane) leaseDuration() time.Duration { return 15 * time.Second }
 
 func (p *simPlane) backup() (restore func()) {
 	b := p.Backup()
-	return sync.OnceFunc(func() { p.Restore(b) })
+	return sync.OnceFunc(b.Restore)
 }

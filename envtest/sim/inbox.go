@@ -33,8 +33,8 @@ type kind struct {
 	resource schema.GroupVersionResource
 }
 
-// handle answers one request that the rules let through.
-func (s *inbox) handle(h *http.Request) (*http.Response, error) {
+// RoundTrip answers one request that the rules let through. It implements http.RoundTripper.
+func (s *inbox) RoundTrip(h *http.Request) (*http.Response, error) {
 	if h.Body != nil {
 		defer h.Body.Close()
 	}

@@ -59,6 +59,12 @@ func (r *Request) Fail(code int, message string) (*http.Response, error) {
 // FailWith answers with s, and with its Retry-After header, if any.
 func (r *Request) FailWith(s metav1.Status) (*http.Response, error) { return r.request.FailWith(s) }
 
+// Forward sends the request to another server, or again to the same one, and returns the answer.
+func (r *Request) Forward(to http.RoundTripper) (*http.Response, error) {
+	ctx := r.request.HTTP.Context()
+	return to.RoundTrip(r.request.HTTP.Clone(ctx))
+}
+
 // Refuse answers like a closed port: connection refused.
 func (r *Request) Refuse() (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}

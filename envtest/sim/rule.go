@@ -13,10 +13,6 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )
 
-type handler func(*http.Request) (*http.Response, error)
-
-func (f handler) RoundTrip(h *http.Request) (*http.Response, error) { return f(h) }
-
 // RoundTrip answers one request by the rules. It implements http.RoundTripper. It fails after
 // Close, and in a synctest bubble if the server was created outside of it.
 func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
@@ -46,9 +42,3 @@ func (s *Server) Cut(m fault.Match) int { return s.rules.Cut(m) }
 // Close ends all running requests and watches, and returns when they have ended. Later requests
 // fail. Calling it again is a no-op.
 func (s *Server) Close() { s.rules.Stop() }
-
-// Answer answers a request that another server has intercepted, with the errors of RoundTrip.
-func (s *Server) Answer(r *Request) (*http.Response, error) {
-	h := r.request.HTTP.Clone(r.request.HTTP.Context())
-	return s.RoundTrip(h)
-}

@@ -36,7 +36,7 @@ const Host = "https://sim.test"
 // Server is an API server. Create it inside the bubble that uses it.
 type Server struct {
 	rules     *fault.Rules
-	transport http.RoundTripper // the rules in front of handle
+	transport http.RoundTripper // the rules in front of the inbox
 	clients   atomic.Int64      // results of Config
 	born      time.Time         // by the wall clock
 
@@ -61,7 +61,7 @@ func NewServer(resources ...Resource) *Server {
 	}
 	s.inbox = &inbox{store: objects, api: s.api, counts: map[kind]int{}}
 	s.rules = fault.NewRules()
-	s.transport = s.rules.Transport(handler(s.inbox.handle))
+	s.transport = s.rules.Transport(s.inbox)
 	s.Serve(resources...)
 	return s
 }
@@ -142,13 +142,6 @@ func (s *Server) Count(verb string, of Resource) int {
 		}
 	}
 	return n
-}
-
-// Silence disables the bookmarks of watches that start from now on. Other watches get one a minute.
-func (s *Server) Silence() {
-	s.store.Lock()
-	defer s.store.Unlock()
-	s.api.Silent = true
 }
 
 // Lag delays the events of watches by d after the change. Lists are current.

@@ -12,7 +12,7 @@ import (
 
 // TestServer_HasFewMethods keeps the work in the packages below the sim.
 func TestServer_HasFewMethods(t *testing.T) {
-	const most = 28
+	const most = 25
 	if n := reflect.TypeFor[*sim.Server]().NumMethod(); n > most {
 		t.Errorf("Server has %d methods, want at most %d: put the code into a package below internal", n, most)
 	}

@@ -45,7 +45,6 @@ type API struct {
 	Controllers *controllers.Controllers
 	addresses   rules.Addresses
 	Watches     int
-	Silent      bool // no bookmarks
 	Lag         time.Duration
 }
 

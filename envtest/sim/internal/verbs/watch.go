@@ -80,7 +80,7 @@ func (s *API) watch(r *request.Request, t *store.Table) (*http.Response, error) 
 		timeout := time.Duration(*o.TimeoutSeconds) * time.Second
 		w.timeout, w.end = time.After(timeout), time.Now().Add(timeout)
 	}
-	if o.AllowWatchBookmarks && !s.Silent {
+	if o.AllowWatchBookmarks {
 		w.idle = w.untilBookmark()
 	}
 	if err := s.position(w, o, from); err != nil {

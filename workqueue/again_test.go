@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // Repeated adds of a key.
@@ -23,9 +25,7 @@ func TestReasons_Repeats(t *testing.T) {
 		want := func(want string) {
 			t.Helper()
 			k, _ := q.Lookup("a")
-			if got := fmt.Sprint(texts(k.Reasons)); got != want {
-				t.Errorf("reasons: %s, want %s", got, want)
-			}
+			testkit.Equal(t, fmt.Sprint(texts(k.Reasons)), want)
 		}
 		for _, event := range []string{"x", "x", "y", "x", "x", "x"} {
 			add(event, 0)

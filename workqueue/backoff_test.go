@@ -5,12 +5,14 @@ package workqueue
 
 import (
 	"errors"
-	"slices"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestRetry(t *testing.T) {
@@ -19,28 +21,23 @@ func TestRetry(t *testing.T) {
 		q.Add("a")
 		for i, want := range []time.Duration{1, 2, 3, 3} {
 			item, _ := q.Get(ctx)
-			if item.Attempt() != i+1 {
-				t.Errorf("attempt is %d, want %d", item.Attempt(), i+1)
-			}
+			testkit.Equal(t, item.Attempt(), i+1)
 			if d, err := item.Retry(errors.New("no")); err != nil || d != want*time.Second {
 				t.Errorf("delay is %v, %v, want %v s", d, err, int(want))
 			}
 		}
 		item, _ := q.Get(ctx)
-		if d, _ := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); d != time.Hour {
-			t.Errorf("delay is %v, want an hour", d)
-		}
+		d, _ := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour})
+		testkit.Equal(t, d, time.Hour, "delay")
 		item, _ = q.Get(ctx)
 		settled(t, item.After(0)) // a success
-		if item = mustGet(t, q); item.Attempt() != 1 {
-			t.Errorf("attempt after a success is %d", item.Attempt())
-		}
+		item = mustGet(t, q)
+		testkit.Equal(t, item.Attempt(), 1, "attempt after a success")
 		_, err := item.Retry(nil)
 		settled(t, err)
 		q.Forget("a")
-		if item, _ = q.Get(ctx); item.Attempt() != 1 {
-			t.Errorf("attempt after Forget is %d", item.Attempt())
-		}
+		item, _ = q.Get(ctx)
+		testkit.Equal(t, item.Attempt(), 1, "attempt after Forget")
 	})
 }
 
@@ -55,9 +52,7 @@ func TestLimiter(t *testing.T) {
 			got = append(got, d.Round(time.Millisecond))
 		}
 		const ms = time.Millisecond
-		if !slices.Equal(got, []time.Duration{5 * ms, 5 * ms, 100 * ms, 200 * ms}) {
-			t.Errorf("delays are %v", got)
-		}
+		testkit.SlicesEqual(t, got, []time.Duration{5 * ms, 5 * ms, 100 * ms, 200 * ms}, "delays")
 	})
 }
 
@@ -78,9 +73,7 @@ func TestExponential(t *testing.T) {
 		{Exponential{Base: 3, Max: 10}, 2, 6},
 		{Exponential{Base: 3, Max: 10}, 3, 10},
 	} {
-		if got := test.e.Delay(test.n); got != test.want {
-			t.Errorf("%+v: delay after %d failures is %v, want %v", test.e, test.n, got, test.want)
-		}
+		testkit.Equal(t, test.e.Delay(test.n), test.want, test.e, fmt.Sprintf("delay after %d failures", test.n))
 	}
 	jittered := Exponential{Base: time.Second, Jitter: 0.5}
 	for range 100 {

@@ -6,6 +6,7 @@ package workqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // The section "Bad input" of the package documentation.
@@ -67,16 +69,13 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 		q.Wake(key)
 		q.Interface().Done(key)
 		q.Interface().AddRateLimited(key)
-		if _, ok := q.Lookup(key); ok {
-			t.Errorf("%v was found", key)
-		}
+		_, ok := q.Lookup(key)
+		testkit.Equal(t, ok, false, fmt.Sprintf("%v was found", key))
 		dropped += 12
 	}
 	q.Add(1.5)
 	q.Add(floats{1})
-	if got := order(t, q); !slices.Equal(got, []any{1.5, floats{1}}) {
-		t.Errorf("deliveries: %v", got)
-	}
+	testkit.SlicesEqual(t, order(t, q), []any{1.5, floats{1}}, "deliveries")
 	if got := q.Snapshot().Dropped["not equal to itself"]; got != dropped || total(q) != 0 {
 		t.Errorf("%d were dropped, want %d; lengths %+v", got, dropped, q.Len())
 	}
@@ -115,9 +114,7 @@ func TestBadInput_Panics(t *testing.T) {
 		q.Add("a") // Own panics: the add counts
 		d, err := item.Retry(errors.New("no"))
 		settled(t, err)
-		if d != 0 {
-			t.Errorf("delay is %v, want none", d)
-		}
+		testkit.Equal(t, d, 0, "delay")
 		_, err = mustGet(t, q).RetryWith(nil, RetryOptions{NotBefore: time.Second})
 		settled(t, err)
 		q.Add("a") // again
@@ -130,9 +127,7 @@ func TestBadInput_Panics(t *testing.T) {
 		slices.Sort(reported)
 		want := []string{"Backoff", "Hook(QueueAdded)", "Hook(QueueClosed)", "Hook(QueueDelayed)", "Hook(QueueDropped)",
 			"Hook(QueueMisused)", "Hook(QueueOpened)", "Hook(QueueSettled)", "Hook(QueueTaken)", "Own", "Tenant"}
-		if got := slices.Compact(slices.Clone(reported)); !slices.Equal(got, want) {
-			t.Errorf("reported %v, want %v", got, want)
-		}
+		testkit.SlicesEqual(t, slices.Compact(slices.Clone(reported)), want)
 		if n := q.Snapshot().Panics; n != len(reported) {
 			t.Errorf("%d panics were counted, %d reported", n, len(reported))
 		}
@@ -145,18 +140,14 @@ func (panicking) Delay(int) time.Duration { panic("boom") }
 
 func TestBadInput_Weights(t *testing.T) {
 	for _, w := range []float64{0, -1, math.NaN(), math.Inf(1), 1e-7, 1e7} {
-		if _, err := New(Options[int]{Classes: []ClassWeight{{Normal, w}}}); err == nil {
-			t.Errorf("a class with weight %v was accepted", w)
-		}
+		testkit.NotEqual(t, testkit.Err(New(Options[int]{Classes: []ClassWeight{{Normal, w}}})), nil, fmt.Sprintf("a class with weight %v was accepted", w))
 		weights := map[string]float64{"0": w, "1": 1} // from TenantWeight it counts as 1
 		q := newQueue(t, Options[int]{
 			Tenant:       func(k int) string { return string(rune('0' + k%2)) },
 			TenantWeight: func(tenant string) float64 { return weights[tenant] },
 		})
 		q.AddAll([]int{0, 2, 4, 6, 1, 3, 5, 7}, AddOptions{})
-		if got := order(t, q); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6, 7}) {
-			t.Errorf("weight %v: order is %v", w, got)
-		}
+		testkit.SlicesEqual(t, order(t, q), []int{0, 1, 2, 3, 4, 5, 6, 7}, fmt.Sprintf("weight %v", w), "order")
 	}
 }
 
@@ -166,9 +157,8 @@ func TestBadInput_ContextIsDone(t *testing.T) {
 		q.Add("a")
 		over, cancel := contextWithCancel()
 		cancel()
-		if _, ok := q.Get(over); ok {
-			t.Error("a key was taken with a context that is done")
-		}
+		_, ok := q.Get(over)
+		testkit.Equal(t, ok, false, "a key was taken with a context that is done")
 		wantLen(t, q, Len{Ready: 1})
 	})
 }
@@ -195,9 +185,7 @@ func TestWakeIsPassedOn(t *testing.T) {
 		w.token <- struct{}{}
 		q.mu.Unlock()
 		synctest.Wait()
-		if taken.Load() != 1 {
-			t.Error("the wake was lost: a key is ready, and a worker waits")
-		}
+		testkit.Equal(t, taken.Load(), 1, "the wake was lost: a key is ready, and a worker waits")
 		q.ShutDown()
 	})
 }
@@ -248,16 +236,12 @@ func TestValidate(t *testing.T) {
 		"Reasons":           {Reasons: maxReasons + 1},
 	} {
 		o.Name = "web"
-		if _, err := New(o); err == nil || !strings.Contains(err.Error(), `workqueue "web": `+want) {
-			t.Errorf("error is %v, want one with %q", err, want)
-		}
+		testkit.ErrorContains(t, testkit.Err(New(o)), `workqueue "web": `+want)
 	}
 	for _, o := range []Options[int]{
 		{}, {Classes: ThreeClasses(), MinInterval: 1, MaxWait: 1, Reasons: -5},
 		{Limiter: rate.NewLimiter(rate.Inf, 0)}, {Backoff: Exponential{Base: time.Hour}},
 	} {
-		if err := o.Validate(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, o.Validate(), nil)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // fairTrial adds and takes keys at random, and checks the definitions of W6 and W7 after each step.
@@ -249,9 +251,7 @@ func TestW7_SmallTenants(t *testing.T) {
 		}
 		settled(t, item.Done())
 	}
-	if small != 999 {
-		t.Errorf("%d small tenants were served within 1,100 deliveries, want 999", small)
-	}
+	testkit.Equal(t, small, 999, "small tenants were served within 1,100 deliveries")
 }
 
 // TestFairTenantsAreForgotten: memory for tenants does not grow with the tenants ever seen.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var trials = flag.Int("trials", 100, "random inputs of TestModel")
@@ -389,9 +390,7 @@ func (tr *trial) finish() {
 		tr.settle(0, 0, Normal)
 		tr.compare()
 	}
-	if err := tr.q.Drain(ctx); err != nil {
-		tr.t.Fatal(err)
-	}
+	testkit.NoError(tr.t, tr.q.Drain(ctx))
 	for key := range 8 {
 		tr.q.Forget(key)
 	}

@@ -5,17 +5,17 @@ package workqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // Tests for the guarantees of the package documentation. W6 and W7 are in fair_test.go and
@@ -39,9 +39,7 @@ func TestW1_OneHolder(t *testing.T) {
 				deliveries.Add(1)
 				runtime.Gosched()
 				holders[item.Key()].Add(-1)
-				if item.Done() != nil {
-					t.Error("Done failed")
-				}
+				testkit.Equal(t, item.Done(), nil, "Done failed")
 			}
 		})
 	}
@@ -67,9 +65,7 @@ func TestW2_AddsBeforeTakingMerge(t *testing.T) {
 	q.AddWith(a, AddOptions{Reason: Reason{Event: "Update"}})
 	q.AddAll([]name{a, a, {"x", "b"}}, AddOptions{})
 	wantLen(t, q, Len{Ready: 2})
-	if got := order(t, q); !slices.Equal(got, []name{a, {"x", "b"}}) {
-		t.Errorf("deliveries: %v", got)
-	}
+	testkit.SlicesEqual(t, order(t, q), []name{a, {"x", "b"}}, "deliveries")
 }
 
 func TestW3_AddWhileHeld(t *testing.T) {
@@ -87,9 +83,7 @@ func TestW3_AddWhileHeld(t *testing.T) {
 		wantLen(t, q, Len{Held: 1})
 		settled(t, settle(item))
 		wantLen(t, q, Len{Ready: 1})
-		if got := order(t, q); len(got) != 1 {
-			t.Errorf("deliveries: %v, want one", got)
-		}
+		testkit.Len(t, order(t, q), 1, "deliveries")
 		wantLen(t, q, Len{})
 	}
 }
@@ -121,15 +115,9 @@ func TestW3_OwnAdds(t *testing.T) {
 			test.held(q)
 			settled(t, test.settle(item))
 			k, _ := q.Lookup("a")
-			if got := fmt.Sprint(events(k.Reasons)); got != test.want {
-				t.Errorf("the next delivery has the reasons %s, want %s", got, test.want)
-			}
-			if ready := test.want != "[]"; (k.State == Ready) != ready {
-				t.Errorf("the key is %s", k.State)
-			}
-			if len(q.core.adds) > 0 {
-				t.Errorf("remembered after it was settled: %v", q.core.adds)
-			}
+			testkit.Equal(t, fmt.Sprint(events(k.Reasons)), test.want, "the next delivery has the reasons")
+			testkit.Equal(t, k.State == Ready, test.want != "[]", fmt.Sprintf("the key is %s", k.State))
+			testkit.Len(t, q.core.adds, 0, "remembered after it was settled")
 		})
 	}
 }
@@ -181,9 +169,7 @@ func TestW3_PerhapsOwnAdds(t *testing.T) {
 						settled(t, item.Done())
 					}
 				}
-				if got := strings.Join(got, " "); got != test.want {
-					t.Errorf("delivered at %s, want %s", got, test.want)
-				}
+				testkit.Equal(t, strings.Join(got, " "), test.want, "delivered at")
 			})
 		})
 	}
@@ -218,12 +204,9 @@ func TestW3_OwnAddsMeanwhile(t *testing.T) {
 			q.Add("a")
 			item = mustGet(t, q)
 			q.AddWith("a", AddOptions{Reason: Reason{Event: "own", UID: "1"}})
-			if _, err := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour}); err != test.err {
-				t.Errorf("settled with %v, want %v", err, test.err)
-			}
-			if k, _ := q.Lookup("a"); k.State != test.want {
-				t.Errorf("the key is %s, want %s", k.State, test.want)
-			}
+			testkit.Equal(t, testkit.Err(item.RetryWith(nil, RetryOptions{NotBefore: time.Hour})), test.err, "settled with")
+			k, _ := q.Lookup("a")
+			testkit.Equal(t, k.State, test.want, "the key")
 		})
 	}
 }
@@ -241,12 +224,9 @@ func TestW3_OwnAddsTooMany(t *testing.T) {
 		}
 		_, err := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 		settled(t, err)
-		if k, _ := q.Lookup("a"); k.State != want {
-			t.Errorf("%d too many: the key is %s, want %s", more, k.State, want)
-		}
-		if asked != mostAsked*(1-more) {
-			t.Errorf("asked about %d adds", asked)
-		}
+		k, _ := q.Lookup("a")
+		testkit.Equal(t, k.State, want, fmt.Sprintf("%d too many", more), "the key")
+		testkit.Equal(t, asked, mostAsked*(1-more), "asked about adds")
 	}
 }
 
@@ -313,9 +293,7 @@ func TestW5_Order(t *testing.T) {
 		time.Sleep(2 * time.Nanosecond) // no call of Get waited; 4, 5 and 6 still precede 3
 		q.Add(3)
 		q.Add(1)
-		if got := order(t, q); !slices.Equal(got, []int{1, 2, 4, 5, 6, 3}) {
-			t.Errorf("order is %v", got)
-		}
+		testkit.SlicesEqual(t, order(t, q), []int{1, 2, 4, 5, 6, 3})
 	})
 }
 
@@ -344,9 +322,7 @@ func TestW5_Class(t *testing.T) {
 	q.AddWith("n1", AddOptions{})
 	q.AddWith("low", AddOptions{})
 	q.AddWith("n2", AddOptions{})
-	if got := order(t, q); !slices.Equal(got, []string{"n1", "low", "n2"}) {
-		t.Errorf("order is %v", got)
-	}
+	testkit.SlicesEqual(t, order(t, q), []string{"n1", "low", "n2"})
 
 	q.AddWith("a", AddOptions{Class: 100}) // classes that are not configured
 	settled(t, class(Interactive).Done())
@@ -371,9 +347,7 @@ func TestW8_ShutDownAndDrain(t *testing.T) {
 		var drains sync.WaitGroup
 		for range 5 {
 			drains.Go(func() {
-				if err := q.Drain(ctx); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, q.Drain(ctx), nil)
 				done.Add(1)
 			})
 			drains.Go(q.ShutDown)
@@ -383,23 +357,17 @@ func TestW8_ShutDownAndDrain(t *testing.T) {
 		q.Add("late")
 		settled(t, mustGet(t, q).Done())
 		synctest.Wait()
-		if done.Load() != 0 {
-			t.Error("Drain has returned although a key is held")
-		}
+		testkit.Equal(t, done.Load(), 0, "Drain has returned although a key is held")
 		settled(t, held.Done())
 		synctest.Wait()
-		if done.Load() != 0 {
-			t.Error("Drain has returned although a key that was added while it was held is ready")
-		}
+		testkit.Equal(t, done.Load(), 0, "Drain has returned although a key that was added while it was held is ready")
 		settled(t, mustGet(t, q).Done())
 		drains.Wait()
 		if _, ok := q.Get(ctx); ok || done.Load() != 5 {
 			t.Errorf("Get %v, %d drains have returned", ok, done.Load())
 		}
 		want := map[string]int{"waiting at shutdown": 1, "parked at shutdown": 1, "paused at shutdown": 1, "added after shutdown": 1}
-		if got := q.Snapshot().Dropped; fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("dropped %v, want %v", got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(q.Snapshot().Dropped), fmt.Sprint(want))
 	})
 }
 
@@ -412,9 +380,7 @@ func TestW8_DrainGivesUp(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		err := q.Drain(short)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error is %v", err)
-		}
+		testkit.ErrorIs(t, err, context.DeadlineExceeded)
 		settled(t, item.After(time.Hour)) // a key that would wait is dropped
 		settled(t, mustGet(t, q).Release())
 		settled(t, q.Drain(short))
@@ -428,9 +394,7 @@ func TestW9_SettledTwice(t *testing.T) {
 	settled(t, old.Done())
 	for i := range 2 { // once while the key is unknown, once while another delivery holds it
 		for what, err := range settleAll(old) {
-			if !errors.Is(err, ErrNotHeld) {
-				t.Errorf("%d: %s of an item that is settled returned %v", i, what, err)
-			}
+			testkit.ErrorIs(t, err, ErrNotHeld, i, fmt.Sprintf("%s of an item that is settled returned", what))
 		}
 		if i == 0 {
 			wantLen(t, q, Len{})
@@ -439,15 +403,11 @@ func TestW9_SettledTwice(t *testing.T) {
 		}
 	}
 	wantLen(t, q, Len{Held: 1})
-	if n := q.Snapshot().Misused; n != 12 {
-		t.Errorf("%d misuses were counted, want 12", n)
-	}
+	testkit.Equal(t, q.Snapshot().Misused, 12, "misuses were counted")
 	q.Interface().Done("unknown")
 	wantLen(t, q, Len{Held: 1})
 	for what, err := range settleAll(Item[string]{}) {
-		if !errors.Is(err, ErrNotHeld) {
-			t.Errorf("%s of the zero item returned %v", what, err)
-		}
+		testkit.ErrorIs(t, err, ErrNotHeld, fmt.Sprintf("%s of the zero item returned", what))
 	}
 }
 
@@ -464,9 +424,7 @@ func TestW10_NoGoroutine(t *testing.T) {
 		t.Helper()
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
-		if byQueue.Match(stacks) {
-			t.Errorf("the queue has started a goroutine:\n%s", stacks)
-		}
+		testkit.Equal(t, byQueue.Match(stacks), false, "the queue has started a goroutine", stacks)
 	}
 	synctest.Test(t, func(t *testing.T) { // a bubble ends only after its goroutines
 		q := newQueue(t, Options[string]{MinInterval: time.Second})
@@ -486,9 +444,7 @@ func TestW10_NoGoroutine(t *testing.T) {
 		none()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if taken.Load() != 2 {
-			t.Errorf("%d keys were taken, want 2", taken.Load())
-		}
+		testkit.Equal(t, taken.Load(), 2, "keys were taken")
 		none()
 		cancel()
 		q.AddWith("c", AddOptions{After: time.Hour}) // a queue can be abandoned without ShutDown

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/hook"
 	"github.com/setpoint-dev/setpoint/internal/slab"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestHooks checks the input of the seven standard workqueue metrics.
@@ -39,9 +39,7 @@ func TestHooks(t *testing.T) {
 		)})
 		want := func(lines ...string) {
 			t.Helper()
-			if fmt.Sprint(log) != fmt.Sprint(lines) {
-				t.Errorf("hooks saw\n%q, want\n%q", log, lines)
-			}
+			testkit.Equal(t, fmt.Sprint(log), fmt.Sprint(lines), "hooks saw")
 			log = nil
 		}
 		want("opened web")
@@ -92,9 +90,8 @@ func TestHooks_WithoutReasons(t *testing.T) {
 		q.Add("a")
 		added := time.Now()
 		time.Sleep(time.Second)
-		if k, _ := q.Lookup("a"); !k.Since.Equal(added) {
-			t.Errorf("ready since %v, want %v", k.Since, added)
-		}
+		k, _ := q.Lookup("a")
+		testkit.Equal(t, k.Since.Equal(added), true, fmt.Sprintf("ready since %v", k.Since))
 		if item := mustGet(t, q); waited != time.Second || !item.Queued().Equal(added) {
 			t.Errorf("waited %v since %v", waited, item.Queued())
 		}
@@ -109,9 +106,8 @@ func TestHooks_PanicOfOpened(t *testing.T) {
 		hook.On(func(e *hook.QueuePanicked) { told = append(told, e.Func) }),
 	)})
 	q.Add("a")
-	if want := []string{"Hook(QueueOpened)"}; !slices.Equal(told, want) || q.Snapshot().Panics != 1 {
-		t.Errorf("told %q of %d panics, want %q", told, q.Snapshot().Panics, want)
-	}
+	testkit.SlicesEqual(t, told, []string{"Hook(QueueOpened)"})
+	testkit.Equal(t, q.Snapshot().Panics, 1)
 }
 
 // TestHooks_APanicDoesNotHideEvents: if a hook panics, later hooks still see the event.
@@ -129,9 +125,7 @@ func TestHooks_APanicDoesNotHideEvents(t *testing.T) {
 	q := newQueue(t, Options[string]{Hook: hook.Join(panics, notes)})
 	q.Add("a")
 	q.ShutDown()
-	if want := []string{"added", "panic of Hook(QueueAdded)", "closed", "panic of Hook(QueueClosed)"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
-	}
+	testkit.SlicesEqual(t, told, []string{"added", "panic of Hook(QueueAdded)", "closed", "panic of Hook(QueueClosed)"})
 }
 
 // TestHooks_Concurrently compares the counts of the hooks after many goroutines have added, taken
@@ -272,9 +266,7 @@ func TestMemory_EmptyAfterABurst(t *testing.T) {
 	for range keptEntries {
 		settled(t, mustGet(t, q).Done())
 	}
-	if used := q.core.entries.End(); used != 0 {
-		t.Errorf("an empty queue keeps room for %d entries", used)
-	}
+	testkit.Equal(t, q.core.entries.End(), 0, "an empty queue keeps room for entries")
 }
 
 // TestMemory: the memory of a key is reused, and freed after a peak.
@@ -295,9 +287,7 @@ func TestMemory(t *testing.T) {
 	}
 	wantLen(t, q, Len{Waiting: 5000})
 	fill(10_000)
-	if q.core.entries.End() != used {
-		t.Errorf("room for %d entries, there was enough with %d", q.core.entries.End(), used)
-	}
+	testkit.Equal(t, q.core.entries.End(), used, fmt.Sprintf("room for entries, there was enough with %d", used))
 	fail := func(n int) { // keys that fail and then succeed
 		for k := range n {
 			q.Add(-k - 1)
@@ -310,9 +300,7 @@ func TestMemory(t *testing.T) {
 	}
 	order(t, q)
 	fail(20_000)
-	if q.core.entries.End() != used {
-		t.Errorf("room for %d entries after many keys have come and gone, %d were enough", q.core.entries.End(), used)
-	}
+	testkit.Equal(t, q.core.entries.End(), used, fmt.Sprintf("room for entries after many keys have come and gone, %d were enough", used))
 
 	q = newQueue(t, Options[int]{})
 	for k := range 100_000 {
@@ -325,7 +313,5 @@ func TestMemory(t *testing.T) {
 	if n := q.core.entries.End(); n > slab.ChunkLen {
 		t.Errorf("room for %d entries is kept for one key", n)
 	}
-	if got := order(t, q); len(got) != 1 {
-		t.Errorf("deliveries: %v", got)
-	}
+	testkit.Len(t, order(t, q), 1, "deliveries")
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	clientgo "k8s.io/client-go/util/workqueue"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var _ clientgo.TypedRateLimitingInterface[name] = RateLimitingInterface[name](nil)
@@ -114,9 +116,8 @@ func TestInterface_Drain(t *testing.T) {
 			t.Errorf("%d have returned although a key is queued", drained.Load())
 		}
 		b, shutdown := r.Get()
-		if b != "b" || shutdown {
-			t.Errorf("Get after ShutDownWithDrain: %q, %v", b, shutdown)
-		}
+		testkit.Equal(t, b, "b", "Get after ShutDownWithDrain")
+		testkit.Equal(t, shutdown, false, "Get after ShutDownWithDrain")
 		r.Done(b)
 		synctest.Wait()
 		if _, shutdown := r.Get(); drained.Load() != 3 || !shutdown {
@@ -158,18 +159,12 @@ func TestInterface_SameKeyBothWays(t *testing.T) {
 	q.Add("a")
 	item := mustGet(t, q)
 	r.Done("a") // settles it
-	if item.Done() != ErrNotHeld {
-		t.Error("the item was still held")
-	}
+	testkit.Equal(t, item.Done(), ErrNotHeld, "the item was still held")
 	r.AddRateLimited("a")
 	r.AddRateLimited("a")
-	if n := r.NumRequeues("a"); n != 2 {
-		t.Errorf("NumRequeues is %d, want 2", n)
-	}
+	testkit.Equal(t, r.NumRequeues("a"), 2)
 	r.Forget("a")
-	if n := r.NumRequeues("a"); n != 0 {
-		t.Errorf("NumRequeues after Forget is %d", n)
-	}
+	testkit.Equal(t, r.NumRequeues("a"), 0, "NumRequeues after Forget")
 	r.ShutDown()
 	r.AddRateLimited("b")
 	if total(q) != 0 {

@@ -4,10 +4,12 @@
 package workqueue
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestW5_AKeyKeepsItsClass: a key that comes back by itself keeps the class with which it was
@@ -49,14 +51,10 @@ func TestW5_AKeyKeepsItsClass(t *testing.T) {
 				settled(t, verb.settle(q, mustGet(t, q)))
 				time.Sleep(time.Hour)
 				item := mustGet(t, q)
-				if item.Class() != class {
-					t.Errorf("%s: a key of class %v came back in class %v", verb.name, class, item.Class())
-				}
+				testkit.Equal(t, item.Class(), class, verb.name, fmt.Sprintf("a key of class %v came back in class", class))
 				settled(t, item.Done())
 				q.Add("a")
-				if item := mustGet(t, q); item.Class() != Normal {
-					t.Errorf("%s: after Done an add gave class %v", verb.name, item.Class())
-				}
+				testkit.Equal(t, mustGet(t, q).Class(), Normal, verb.name, "after Done an add gave class")
 			})
 		}
 	}
@@ -73,9 +71,8 @@ func TestW5_AddsRaiseARetry(t *testing.T) {
 			_, err := item.Retry(nil)
 			settled(t, err)
 			q.AddWith("a", AddOptions{Class: add}) // ends the backoff
-			if item = mustGet(t, q); item.Class() != max(Normal, add) {
-				t.Errorf("an add of class %v to a retry of class normal gave class %v", add, item.Class())
-			}
+			item = mustGet(t, q)
+			testkit.Equal(t, item.Class(), max(Normal, add), fmt.Sprintf("an add of class %v to a retry of class normal gave class", add))
 			settled(t, item.Done())
 		}
 	})
@@ -160,9 +157,7 @@ func TestW6_AnAddOfARetryIsAnAdd(t *testing.T) {
 		_, err := item.Retry(nil)
 		settled(t, err)
 	}
-	if !slices.Equal(adds, []int{50, -1}) {
-		t.Errorf("adds among the first five: %v, want 50 and -1", adds)
-	}
+	testkit.SlicesEqual(t, adds, []int{50, -1}, "adds among the first five")
 }
 
 // TestPlainQueueHasOneOrder: without Options.Classes, adds do not overtake or move a retry.
@@ -173,7 +168,5 @@ func TestPlainQueueHasOneOrder(t *testing.T) {
 	q.Add(2)
 	q.Add(3)
 	q.Add(1)
-	if got := order(t, q); !slices.Equal(got, []int{1, 2, 3}) {
-		t.Errorf("order is %v", got)
-	}
+	testkit.SlicesEqual(t, order(t, q), []int{1, 2, 3})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestInClass_ChoosesTheClassOfTheNextDelivery: Retry and After deliver in the chosen class, an add
@@ -35,15 +36,11 @@ func TestInClass_ChoosesTheClassOfTheNextDelivery(t *testing.T) {
 				q.Add("key")
 				settled(t, test.settle(q, mustGet(t, q)))
 				time.Sleep(time.Second)
-				if item := mustGet(t, q); item.Class() != test.want {
-					t.Errorf("delivered in class %s, want %s", item.Class(), test.want)
-				}
+				testkit.Equal(t, mustGet(t, q).Class(), test.want, "delivered in class")
 			})
 		})
 	}
-	if err := (Item[string]{}).InClass(Interactive).Done(); err == nil {
-		t.Error("the zero Item was settled")
-	}
+	testkit.NotEqual(t, (Item[string]{}).InClass(Interactive).Done(), nil, "the zero Item was settled")
 }
 
 // TestGiveUp_UntilTheNextAdd: a key that was given up is not delivered by time or by its own adds.
@@ -71,18 +68,14 @@ func TestGiveUp_UntilTheNextAdd(t *testing.T) {
 		}
 		q.AddWith("key", AddOptions{Reason: Reason{Event: "update"}})
 		item = mustGet(t, q)
-		if item.Attempt() != 1 {
-			t.Errorf("attempt %d after the next add", item.Attempt())
-		}
+		testkit.Equal(t, item.Attempt(), 1, "attempt after the next add")
 		q.Add("key")
 		settled(t, item.GiveUp(nil))
-		if item = mustGet(t, q); item.Attempt() != 1 {
-			t.Errorf("attempt %d after an add while it was held", item.Attempt())
-		}
+		item = mustGet(t, q)
+		testkit.Equal(t, item.Attempt(), 1, "attempt after an add while it was held")
 		settled(t, item.Done())
-		if _, known := q.Lookup("key"); known {
-			t.Error("the queue still knows the key after a success")
-		}
+		_, known := q.Lookup("key")
+		testkit.Equal(t, known, false, "the queue still knows the key after a success")
 		if e := told[1]; e.Outcome != hook.QueueGiveUp || e.Attempt != 2 || e.Err != ErrNotHeld {
 			t.Errorf("the hooks were told %+v", e)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestPauseWithTheOtherVerbs: a paused key is not delivered before Resume, whatever else happens.
@@ -83,9 +85,7 @@ func TestPauseWithTheOtherVerbs(t *testing.T) {
 					return
 				}
 				item, _ = q.Get(ctx)
-				if got := fmt.Sprint(events(reasonsOf(item))); got != test.reasons {
-					t.Errorf("the reasons are %s, want %s", got, test.reasons)
-				}
+				testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), test.reasons)
 				settled(t, item.Done())
 				wantLen(t, q, Len{})
 			})
@@ -165,15 +165,9 @@ func TestRetryWith(t *testing.T) {
 		q.AddWith("a", AddOptions{Reason: Reason{Event: "Update"}})
 		_, err := item.RetryWith(nil, RetryOptions{Event: "Conflict"})
 		settled(t, err)
-		if got := fmt.Sprint(events(reasonsOf(mustGet(t, q)))); got != "[Update]" {
-			t.Errorf("reasons after an add that came first: %s", got)
-		}
-		if _, err := item.RetryWith(nil, RetryOptions{}); err != ErrNotHeld {
-			t.Errorf("settled twice: %v", err)
-		}
-		if _, err := (Item[string]{}).RetryWith(nil, RetryOptions{}); err != ErrNotHeld {
-			t.Errorf("the zero item: %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(events(reasonsOf(mustGet(t, q)))), "[Update]", "reasons after an add that came first")
+		testkit.Equal(t, testkit.Err(item.RetryWith(nil, RetryOptions{})), ErrNotHeld, "settled twice")
+		testkit.Equal(t, testkit.Err((Item[string]{}).RetryWith(nil, RetryOptions{})), ErrNotHeld, "the zero item")
 	})
 }
 
@@ -190,9 +184,7 @@ func TestRetryWith_AtOnce(t *testing.T) {
 		_, err := mustGet(t, q).RetryWith(nil, RetryOptions{Event: event})
 		settled(t, err)
 	}
-	if got := fmt.Sprint(events(reasonsOf(mustGet(t, q)))); got != "[Retry]" {
-		t.Errorf("reasons: %s", got)
-	}
+	testkit.Equal(t, fmt.Sprint(events(reasonsOf(mustGet(t, q)))), "[Retry]")
 }
 
 // TestRequeueNow_Reason: the delivery has the caller's reason.
@@ -208,9 +200,8 @@ func TestRequeueNow_Reason(t *testing.T) {
 	if len(got) != 2 || got[1].Event != EventWoken {
 		t.Fatalf("reasons: %+v", got)
 	}
-	if got[0].At = (time.Time{}); got[0] != why {
-		t.Errorf("the reason is %+v, want %+v", got[0], why)
-	}
+	got[0].At = (time.Time{})
+	testkit.Equal(t, got[0], why, "the reason")
 	settled(t, item.Done())
 	q.RequeueNow("a", Reason{})
 	if got := reasonsOf(mustGet(t, q)); len(got) != 1 || got[0].Event != EventRequeueNow {

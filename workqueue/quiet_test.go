@@ -6,10 +6,13 @@ package workqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // lullOf calls Quiet. The result returns its number of deliveries, or -1 while it waits.
@@ -20,9 +23,7 @@ func lullOf(t *testing.T, q *Queue[string]) func() int {
 	t.Cleanup(cancel)
 	go func() {
 		deliveries, err := q.Quiet(ctx)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, err, nil)
 		n <- int(deliveries)
 	}()
 	return func() int {
@@ -116,15 +117,11 @@ func TestW12_Quiet(t *testing.T) {
 						t.Errorf("%s: to one who waits it is quiet: %v", s.name, !s.quiet)
 					}
 					before = lullOf(t, q)
-					if (before() >= 0) != s.quiet {
-						t.Errorf("%s: to one who asks now it is quiet: %v", s.name, !s.quiet)
-					}
+					testkit.Equal(t, before() >= 0, s.quiet, s.name, "to one who asks now it is quiet")
 					if s.quiet {
 						before = nil
 					}
-					if looks := q.looks(); looks == s.quiet {
-						t.Errorf("%s: the queue looks for a lull: %v", s.name, looks)
-					}
+					testkit.NotEqual(t, q.looks(), s.quiet, s.name, "the queue looks for a lull")
 				}
 			})
 		})
@@ -137,14 +134,10 @@ func TestW12_MinInterval(t *testing.T) {
 		q, _ := New(Options[string]{MinInterval: time.Second})
 		q.Add("a")
 		quiet := lullOf(t, q)
-		if quiet() != -1 {
-			t.Error("it is quiet although a key will be ready soon")
-		}
+		testkit.Equal(t, quiet(), -1, "it is quiet although a key will be ready soon")
 		item, _ := q.Get(t.Context())
 		_ = item.Done()
-		if n := quiet(); n != 1 {
-			t.Errorf("%d deliveries, want 1", n)
-		}
+		testkit.Equal(t, quiet(), 1, "deliveries")
 	})
 }
 
@@ -185,9 +178,8 @@ func TestW12_TheErrorNamesWhatIsInTheWay(t *testing.T) {
 		cancel(boom)
 		_, err := q.Quiet(ctx)
 		const want = `workqueue "website": 6 ready: a, b, c, d, e, ...; 1 held: held; 1 parked: parked (ConfigMap.v1 is behind); 1 waiting: failed: boom`
-		if err == nil || err.Error() != want || !errors.Is(err, boom) {
-			t.Errorf("the error is\n%v, want\n%s", err, want)
-		}
+		testkit.Equal(t, fmt.Sprint(err), want)
+		testkit.ErrorIs(t, err, boom)
 		if strings.Contains(err.Error(), "later") {
 			t.Error("it names what is not in the way")
 		}

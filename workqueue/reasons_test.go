@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestSizes: a queued key takes little memory; see designs/0002.
@@ -57,17 +59,12 @@ func TestReasons_AsGiven(t *testing.T) {
 		if i < 4 && r.At != r.At.Round(0) {
 			t.Errorf("reason %d has a monotonic clock reading: %v", i, r.At)
 		}
-		if !r.At.Equal(wantAt) || r.At.Location() != time.Local {
-			t.Errorf("reason %d is of %v, want %v", i, r.At, wantAt)
-		}
+		testkit.Equal(t, r.At.Equal(wantAt), true, fmt.Sprintf("reason %d is of %v", i, r.At))
+		testkit.Equal(t, r.At.Location(), time.Local, fmt.Sprintf("reason %d is of %v", i, r.At))
 		r.At, want.At = time.Time{}, time.Time{}
-		if r != want {
-			t.Errorf("reason %d is %+v, want %+v", i, r, want)
-		}
+		testkit.Equal(t, r, want, fmt.Sprintf("reason %d", i))
 	}
-	if len(got) != len(give) {
-		t.Errorf("%d reasons, want %d", len(got), len(give))
-	}
+	testkit.Equal(t, len(got), len(give), "reasons")
 }
 
 // TestReasons_EachFieldCounts: reasons that differ in any field are both kept.
@@ -88,9 +85,7 @@ func TestReasons_EachFieldCounts(t *testing.T) {
 		for i := range got {
 			got[i].At = time.Time{}
 		}
-		if !slices.Equal(got, []Reason{same, other, same}) {
-			t.Errorf("reasons: %+v", got)
-		}
+		testkit.SlicesEqual(t, got, []Reason{same, other, same}, "reasons")
 	}
 }
 
@@ -130,12 +125,8 @@ func TestReasons_One(t *testing.T) {
 		t.Helper()
 		k, _ := q.Lookup("a")
 		noted := slices.DeleteFunc(k.Reasons, func(r Reason) bool { return r.Event == EventAdded })
-		if got := fmt.Sprint(texts(noted)); got != want {
-			t.Errorf("reasons: %s, want %s", got, want)
-		}
-		if got := q.core.extras.Len(); got != extras {
-			t.Errorf("%d extras, want %d", got, extras)
-		}
+		testkit.Equal(t, fmt.Sprint(texts(noted)), want, "reasons")
+		testkit.Equal(t, q.core.extras.Len(), extras)
 		if got := q.core.notes.slab.Len(); got != len(noted) {
 			t.Errorf("%d notes for %d reasons", got, len(noted))
 		}
@@ -199,9 +190,7 @@ func TestReasons_One(t *testing.T) {
 	} {
 		q.AddWith("a", x)
 		item := mustGet(t, q)
-		if got := fmt.Sprint(texts(reasonsOf(item))); got != "[x+0]" {
-			t.Errorf("%s: delivered for %s", what, got)
-		}
+		testkit.Equal(t, fmt.Sprint(texts(reasonsOf(item))), "[x+0]", what, "delivered for")
 		want(1, end(item))
 		q = newQueue(t, q.o)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/slab"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestW11_Snapshot(t *testing.T) {
@@ -95,9 +96,8 @@ func TestW11_KeysThatStay(t *testing.T) {
 			ranged[k]++
 		}
 		for k := range stay {
-			if shown[k] != 1 || ranged[k] != 1 {
-				t.Errorf("key %d: it is %d times in Snapshot, %d times in Keys", k, shown[k], ranged[k])
-			}
+			testkit.Equal(t, shown[k], 1, fmt.Sprintf("key %d", k))
+			testkit.Equal(t, ranged[k], 1, fmt.Sprintf("key %d", k))
 		}
 	}
 	close(stop)

@@ -5,12 +5,12 @@ package workqueue
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func events(rs []Reason) []string {
@@ -33,9 +33,8 @@ func TestPark(t *testing.T) {
 		q.AddWith("a", AddOptions{Class: Background, Reason: Reason{Event: "Update"}})
 		time.Sleep(time.Hour)
 		wantLen(t, q, Len{Parked: 1})
-		if k, _ := q.Lookup("a"); k.ParkReason != "cache is behind" {
-			t.Errorf("parked because %q", k.ParkReason)
-		}
+		k, _ := q.Lookup("a")
+		testkit.Equal(t, k.ParkReason, "cache is behind", "parked because")
 		if !q.Wake("a") || q.Wake("a") || q.Wake("b") {
 			t.Error("Wake does not know who is parked")
 		}
@@ -50,9 +49,7 @@ func TestPark(t *testing.T) {
 		if r := reasonsOf(item); time.Since(start) != time.Minute || r[len(r)-1].Event != EventParkExpired {
 			t.Errorf("after %v: %v", time.Since(start), r)
 		}
-		if !q.Wake("a") {
-			t.Error("a wake of a held key is not remembered")
-		}
+		testkit.Equal(t, q.Wake("a"), true, "a wake of a held key is not remembered")
 		settled(t, item.Park("too late", 0))
 		settled(t, mustGet(t, q).Done())
 		wantLen(t, q, Len{})
@@ -66,15 +63,12 @@ func TestRelease(t *testing.T) {
 	settled(t, mustGet(t, q).Release())
 	settled(t, mustGet(t, q).Done()) // b: a is at the end
 	item := mustGet(t, q)
-	if item.Attempt() != 1 || fmt.Sprint(events(reasonsOf(item))) != "[Update]" {
-		t.Errorf("attempt %d, reasons %v", item.Attempt(), reasonsOf(item))
-	}
+	testkit.Equal(t, item.Attempt(), 1)
+	testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), "[Update]")
 	q.ShutDown()
 	settled(t, item.Release())
 	settled(t, q.Drain(ctx))
-	if n := q.Snapshot().Dropped["waiting at shutdown"]; n != 1 {
-		t.Errorf("%d were dropped, want 1", n)
-	}
+	testkit.Equal(t, q.Snapshot().Dropped["waiting at shutdown"], 1)
 }
 
 func TestPause(t *testing.T) {
@@ -92,9 +86,7 @@ func TestPause(t *testing.T) {
 		for _, key := range []string{"unknown", "ready", "waiting", "never seen"} {
 			q.ResumeKey(key)
 		}
-		if got := order(t, q); !slices.Equal(got, []string{"unknown", "ready", "waiting"}) {
-			t.Errorf("order is %v", got)
-		}
+		testkit.SlicesEqual(t, order(t, q), []string{"unknown", "ready", "waiting"})
 
 		q.Add("held")
 		item := mustGet(t, q)
@@ -121,9 +113,7 @@ func TestPause_AllKeys(t *testing.T) {
 				got <- item.Key()
 			}()
 		}
-		if q.Len().AllPaused {
-			t.Error("paused before Pause")
-		}
+		testkit.Equal(t, q.Len().AllPaused, false, "paused before Pause")
 		q.Pause()
 		q.AddAll([]string{"a", "b"}, AddOptions{})
 		q.AddWith("c", AddOptions{After: time.Second})
@@ -149,9 +139,7 @@ func TestPause_AllKeys(t *testing.T) {
 			q.Interface().Done(key)
 		}
 		settled(t, q.Drain(ctx))
-		if n := q.Snapshot().Dropped["paused at shutdown"]; n != 2 {
-			t.Errorf("%d were dropped, want d and a", n)
-		}
+		testkit.Equal(t, q.Snapshot().Dropped["paused at shutdown"], 2)
 	})
 }
 
@@ -162,18 +150,15 @@ func TestRequeueNow(t *testing.T) {
 			t.Helper()
 			q.RequeueNow(key, Reason{})
 			item := mustGet(t, q)
-			if item.Key() != key || item.Class() != Interactive {
-				t.Errorf("got %v in class %v", item.Key(), item.Class())
-			}
+			testkit.Equal(t, item.Key(), key)
+			testkit.Equal(t, item.Class(), Interactive)
 			return item
 		}
 		item := now("unknown")
 		_, err := item.RetryWith(nil, RetryOptions{NotBefore: time.Hour})
 		settled(t, err)
 		item = now("unknown")
-		if item.Attempt() != 2 {
-			t.Errorf("attempt is %d", item.Attempt())
-		}
+		testkit.Equal(t, item.Attempt(), 2)
 		settled(t, item.Park("", 0))
 		item = now("unknown")
 		q.RequeueNow("unknown", Reason{}) // held: once more, however it is settled
@@ -214,9 +199,7 @@ func TestMinInterval(t *testing.T) {
 			time.Sleep(5 * time.Second)
 		}
 		item := at(44)
-		if item.Queued().Sub(start) != 39*time.Second {
-			t.Errorf("ready after %v", item.Queued().Sub(start))
-		}
+		testkit.Equal(t, item.Queued().Sub(start), 39*time.Second, "ready after")
 		q.Add("a") // while held: the interval counts from here
 		time.Sleep(4 * time.Second)
 		settled(t, item.Done())
@@ -248,9 +231,8 @@ func TestReasons(t *testing.T) {
 			q.Add("a") // no reason
 			item := mustGet(t, q)
 			got, dropped := item.Reasons()
-			if fmt.Sprint(events(got)) != test.want || dropped != test.dropped {
-				t.Errorf("keep %d: %v, %d dropped, want %s, %d", test.keep, events(got), dropped, test.want, test.dropped)
-			}
+			testkit.Equal(t, fmt.Sprint(events(got)), test.want, fmt.Sprintf("keep %d", test.keep))
+			testkit.Equal(t, dropped, test.dropped, fmt.Sprintf("keep %d", test.keep))
 			if test.keep >= 0 && !got[0].At.Equal(q.core.start) {
 				t.Errorf("first reason is of %v, want %v", got[0].At, q.core.start)
 			}
@@ -259,9 +241,7 @@ func TestReasons(t *testing.T) {
 				t.Errorf("newest reason is of %v, want %v", got[len(got)-1].At, newest)
 			}
 			q.AddWith("a", AddOptions{Reason: Reason{Event: "next"}, After: time.Second})
-			if fmt.Sprint(events(reasonsOf(item))) != test.want {
-				t.Errorf("reasons have changed: %v", reasonsOf(item))
-			}
+			testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), test.want, "reasons have changed")
 			settled(t, item.Done())
 			if reasonsOf(item) != nil {
 				t.Error("a settled item has reasons")
@@ -294,9 +274,7 @@ func TestSinceWhen(t *testing.T) {
 			case !held.Since.IsZero() || !ready.Since.IsZero() || !item.Queued().IsZero():
 				got = "nonsense"
 			}
-			if got != want {
-				t.Errorf("known: %s, want %s", got, want)
-			}
+			testkit.Equal(t, got, want, "known")
 		}
 	})
 }
@@ -309,9 +287,7 @@ func TestReasonOfDelay(t *testing.T) {
 		q.AddWith("a", AddOptions{Reason: Reason{Event: "now"}})
 		for _, want := range []string{"[now]", "[later]"} {
 			item, _ := q.Get(ctx)
-			if got := fmt.Sprint(events(reasonsOf(item))); got != want {
-				t.Errorf("reasons are %s, want %s", got, want)
-			}
+			testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), want)
 			settled(t, item.Done())
 		}
 	})
@@ -357,8 +333,6 @@ func TestOwn_AsksAgain(t *testing.T) {
 		settled(t, err)
 		q.Add("a")
 		wantLen(t, q, Len{Ready: 1})
-		if !slices.Equal(asked, []uint64{1, 2}) {
-			t.Errorf("asked about deliveries %v", asked)
-		}
+		testkit.SlicesEqual(t, asked, []uint64{1, 2}, "asked about deliveries")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/internal/apipath"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -56,9 +57,7 @@ func TestParse(t *testing.T) {
 		{"POST", "/", apipath.Target{Verb: "post"}},
 	} {
 		u := httptest.NewRequest(c.method, c.url, nil).URL
-		if got := apipath.Parse(c.method, u.Path, u.RawQuery); got != c.want {
-			t.Errorf("%s %s is %+v, want %+v", c.method, c.url, got, c.want)
-		}
+		testkit.Equal(t, apipath.Parse(c.method, u.Path, u.RawQuery), c.want, c.method, c.url)
 	}
 }
 

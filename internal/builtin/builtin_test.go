@@ -4,6 +4,7 @@
 package builtin_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -51,8 +52,6 @@ func TestClusterScoped(t *testing.T) {
 		t.Errorf("only %d kinds were compared", checked)
 	}
 	for _, custom := range []schema.GroupKind{{Group: "test.dev", Kind: "Node"}, {Group: "", Kind: ""}} {
-		if builtin.ClusterScoped(custom) {
-			t.Errorf("%s is not built in", custom)
-		}
+		testkit.Equal(t, builtin.ClusterScoped(custom), false, fmt.Sprintf("%s is not built in", custom))
 	}
 }

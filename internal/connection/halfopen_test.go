@@ -152,9 +152,7 @@ func TestL3_ALeaseRequestThatTimesOutClosesItsConnection(t *testing.T) {
 	if err := renew(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("over a half-open connection: %v", err)
 	}
-	if err := renew(); err != nil {
-		t.Errorf("the next attempt did not dial: %v", err)
-	}
+	testkit.Equal(t, renew(), nil, "the next attempt did not dial")
 }
 
 // client-go's elector gives one attempt the whole RenewDeadline.
@@ -173,16 +171,12 @@ func attemptTwice(t *testing.T, begin func(*testing.T, *client.Client, time.Dura
 	begin(t, c, deadline)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
 	defer cancel()
-	if _, err := send(ctx, rt, http.MethodPut, cfg.Host+lease); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(send(ctx, rt, http.MethodPut, cfg.Host+lease)))
 	w.freezeAll()
 	if _, err := send(ctx, rt, http.MethodPut, cfg.Host+lease); err == nil || ctx.Err() != nil {
 		t.Fatalf("the pings did not end the request: %v", err)
 	}
-	if _, err := send(ctx, rt, http.MethodPut, cfg.Host+lease); err != nil {
-		t.Errorf("the next attempt did not dial: %v", err)
-	}
+	testkit.Equal(t, testkit.Err(send(ctx, rt, http.MethodPut, cfg.Host+lease)), nil, "the next attempt did not dial")
 }
 
 func TestPingsEndAWatchWithoutAPeer(t *testing.T) {

@@ -89,9 +89,7 @@ func TestARefusedTokenIsReadAgain(t *testing.T) {
 	// client-go still has the first token, but no request is refused again.
 	refused := g.refused.Load()
 	all(t, n, put)
-	if again := g.refused.Load() - refused; again != 0 {
-		t.Errorf("%d requests were sent with the old token; want none", again)
-	}
+	testkit.Equal(t, g.refused.Load()-refused, 0, "requests were sent with the old token")
 }
 
 // The token of a caller, such as a tenant's, must never become the one of the operator.
@@ -108,9 +106,7 @@ func TestATokenOfTheCallerStays(t *testing.T) {
 	resp, err := rt.RoundTrip(req)
 	testkit.NoError(t, err)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the tenant's request got status %d", resp.StatusCode)
-	}
+	testkit.Equal(t, resp.StatusCode, http.StatusUnauthorized, "the tenant's request got status")
 }
 
 // authority signs certificates for 127.0.0.1.
@@ -124,18 +120,16 @@ func newAuthority(t *testing.T, name string) *authority {
 	t.Helper()
 	a := &authority{}
 	var err error
-	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
+	a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	testkit.NoError(t, err)
 	of := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, of, of, a.key.Public(), a.key)
 	testkit.NoError(t, err)
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	a.cert, err = x509.ParseCertificate(der)
+	testkit.NoError(t, err)
 	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return a
 }
@@ -258,7 +252,5 @@ func TestM1_DisconnectClosesTheConnectionsOfAnOldCA(t *testing.T) {
 	stop()
 	<-ended
 	c.Disconnect(t.Context())
-	if open := r.open.Load(); open != 0 {
-		t.Errorf("%d connections are open after Disconnect; want none", open)
-	}
+	testkit.Equal(t, r.open.Load(), 0, "connections are open after Disconnect")
 }

@@ -4,6 +4,7 @@
 package consistency_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -90,9 +91,8 @@ func TestView_Shows(t *testing.T) {
 			t.Errorf("%s: got %d, %v; want %d", what, got, why, c.want)
 		}
 		i.synced, i.phase = false, hook.Failing
-		if got, _ := view.Shows(&c.w); got != consistency.Behind {
-			t.Errorf("%s: it fails, and shows %d", what, got)
-		}
+		got, _ := view.Shows(&c.w)
+		testkit.Equal(t, got, consistency.Behind, what, "it fails, and shows")
 	}
 }
 
@@ -104,9 +104,8 @@ func TestC6_AnEventBeforeARestore(t *testing.T) {
 		w := of("a", "6")
 		now := time.Now()
 		w.Gone, w.Event = gone, &consistency.Event{At: now, By: "another"}
-		if got, _ := view.Shows(&w); got != consistency.Behind {
-			t.Errorf("gone %t: before the restore it shows %d", gone, got)
-		}
+		got, _ := view.Shows(&w)
+		testkit.Equal(t, got, consistency.Behind, fmt.Sprintf("gone %t", gone), "before the restore it shows")
 		view.Reset(now.Add(-time.Second))
 		if got, _ := view.Shows(&w); got != consistency.Behind {
 			t.Errorf("gone %t: for a later event it shows %d", gone, got)
@@ -131,9 +130,8 @@ func TestView_Excludes(t *testing.T) {
 	w := of("b", "6")
 	for app, want := range map[string]consistency.Verdict{"a": consistency.Behind, "b": consistency.Shown} {
 		w.Object = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}}}
-		if got, _ := view.Shows(&w); got != want {
-			t.Errorf("app=%s: got %d", app, got)
-		}
+		got, _ := view.Shows(&w)
+		testkit.Equal(t, got, want, fmt.Sprintf("app=%s", app))
 	}
 }
 
@@ -156,18 +154,12 @@ func TestView_Notify(t *testing.T) {
 	cancel := view.Notify(&w, &waiter{open, func() { t.Error("it was cancelled") }})
 	cancel()
 	view.Look()
-	if calls != 0 {
-		t.Error("called too early")
-	}
+	testkit.Equal(t, calls, 0, "called too early")
 	testkit.NoError(t, i.shared.GetStore().Add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: "5"}}))
 	view.Look()
 	view.Look()
 	view.End(true)
-	if calls != 1 {
-		t.Errorf("called %d times", calls)
-	}
+	testkit.Equal(t, calls, 1, "called times")
 	view.Notify(&w, &waiter{func() bool { return true }, func() { calls++ }})
-	if calls != 2 {
-		t.Error("nothing comes after the end")
-	}
+	testkit.Equal(t, calls, 2, "nothing comes after the end")
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,9 +44,7 @@ func TestL2_EitherClockEndsTheTrust(t *testing.T) {
 		for _, l := range c.looks {
 			over = trust.over(l.mono, l.wall)
 		}
-		if over != c.want {
-			t.Errorf("%s: over is %t", name, over)
-		}
+		testkit.Equal(t, over, c.want, name, "over")
 	}
 	for _, limit := range []time.Duration{0, -1} {
 		if trust := (trust{limit: limit}); !trust.over(0, 0) {
@@ -97,9 +97,7 @@ func TestTerm(t *testing.T) {
 			if err := leading.Trusted(); (err == nil) != trusted {
 				t.Errorf("%s: %v", what, err)
 			}
-			if got := leading.Until().Sub(start); got != until {
-				t.Errorf("%s: until %s, want %s", what, got, until)
-			}
+			testkit.Equal(t, leading.Until().Sub(start), until, what, "until")
 		}
 		check("at first", true, 10*time.Second)
 		time.Sleep(10*time.Second - 1)
@@ -224,9 +222,7 @@ func lateConnection(t *testing.T, proto string, begin func(*Term) (*Term, func()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		io.Copy(io.Discard, r.Body)
-		if r.Proto != proto {
-			t.Errorf("a request in %s", r.Proto)
-		}
+		testkit.Equal(t, r.Proto, proto, "a request in")
 	}))
 	if server.EnableHTTP2 = proto == "HTTP/2.0"; server.EnableHTTP2 {
 		server.StartTLS()
@@ -269,7 +265,5 @@ func lateConnection(t *testing.T, proto string, begin func(*Term) (*Term, func()
 		leading.End(nil)
 	}
 	server.Close()
-	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests have arrived", n)
-	}
+	testkit.Equal(t, requests.Load(), 0, "requests have arrived")
 }

@@ -77,8 +77,7 @@ func TestContext(t *testing.T) {
 		"with one":   {ctx, l, true},
 		"on purpose": {ledger.Without(ctx), nil, true},
 	} {
-		if got := journal.FromContext(c.ctx); got != c.want || (c.ctx.Value(contextkey.Ledger{}) != nil) != c.decided {
-			t.Errorf("%s: %v", name, got)
-		}
+		testkit.Equal(t, journal.FromContext(c.ctx), c.want, name)
+		testkit.Equal(t, c.ctx.Value(contextkey.Ledger{}) != nil, c.decided, name)
 	}
 }

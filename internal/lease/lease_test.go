@@ -4,6 +4,7 @@
 package lease
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const s = time.Second
@@ -52,13 +55,9 @@ func TestL1_OnlyAReleaseShortensTheWait(t *testing.T) {
 		r := Rival{Least: 15 * s}
 		for _, look := range c.looks {
 			before := r.seen
-			if changed := r.See(look.l, look.mine, look.at); changed != (before != VersionOf(look.l)) {
-				t.Errorf("%s: changed is %t", name, changed)
-			}
+			testkit.Equal(t, r.See(look.l, look.mine, look.at), before != VersionOf(look.l), name, "changed")
 		}
-		if left := r.Left(10 * s); left != c.left {
-			t.Errorf("%s: %s are left, want %s", name, left, c.left)
-		}
+		testkit.Equal(t, r.Left(10*s), c.left, name, "are left")
 	}
 }
 
@@ -80,9 +79,8 @@ func TestL1_AMissingLeaseOfAnother(t *testing.T) {
 		r := Rival{Least: 15 * s}
 		c.see(&r)
 		r.See(nil, false, s)
-		if r.Known != c.known || r.Lasts() != c.lasts {
-			t.Errorf("%s: known is %t, it lasts %s", name, r.Known, r.Lasts())
-		}
+		testkit.Equal(t, r.Known, c.known, name)
+		testkit.Equal(t, r.Lasts(), c.lasts, name)
 	}
 }
 
@@ -115,11 +113,7 @@ func TestRecords(t *testing.T) {
 	}
 	for transitions, want := range map[int32]int32{0: 1, 7: 8, -1: 1, math.MaxInt32: 1} {
 		before.Spec.LeaseTransitions = &transitions
-		if got := *Acquired(before, "a", 15*s, at).Spec.LeaseTransitions; got != want {
-			t.Errorf("%d transitions become %d, want %d", transitions, got, want)
-		}
-		if got := *Acquired(before, "b", 15*s, at).Spec.LeaseTransitions; got != max(want-1, 0) {
-			t.Errorf("of the same holder, %d transitions become %d", transitions, got)
-		}
+		testkit.Equal(t, *Acquired(before, "a", 15*s, at).Spec.LeaseTransitions, want, fmt.Sprintf("%d transitions become", transitions))
+		testkit.Equal(t, *Acquired(before, "b", 15*s, at).Spec.LeaseTransitions, max(want-1, 0), fmt.Sprintf("of the same holder, %d transitions become", transitions))
 	}
 }

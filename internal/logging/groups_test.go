@@ -5,13 +5,13 @@ package logging_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestGroups_WhatIsMasked compares the groups of two errors.
@@ -55,9 +55,8 @@ func TestGroups_WhatIsMasked(t *testing.T) {
 					t.Fatalf("error %d of the group is logged: %t", n+1, ok)
 				}
 			}
-			if _, fresh := g.Few(test.b.key, test.b.text); fresh == test.same {
-				t.Errorf("%q of %s and %q of %s are one group: %t", test.a.text, test.a.key, test.b.text, test.b.key, !fresh)
-			}
+			_, fresh := g.Few(test.b.key, test.b.text)
+			testkit.NotEqual(t, fresh, test.same, fmt.Sprintf("%q of %s and %q of %s are one group", test.a.text, test.a.key, test.b.text, test.b.key))
 		})
 	}
 }
@@ -75,9 +74,7 @@ func TestGroups_FurtherOnesAreCounted(t *testing.T) {
 	}
 	want := func(what string, got, want any) {
 		t.Helper()
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: %v, want %v", what, got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(want), what)
 	}
 	want("lines of 250 groups", logged(0, 250), 100)
 	want("lines of 150 of them again", logged(50, 200), 50)
@@ -113,9 +110,7 @@ func TestGroups_ForgetsTheLeastUsed(t *testing.T) {
 		for _, i := range []int{0, 15, 5} { // used, not forgotten, forgotten
 			got = append(got, few(i))
 		}
-		if want := []int{0, 0, 10}; !slices.Equal(got, want) {
-			t.Errorf("lines %d, want %d", got, want)
-		}
+		testkit.SlicesEqual(t, got, []int{0, 0, 10}, "lines")
 	})
 }
 

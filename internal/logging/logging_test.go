@@ -13,20 +13,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/internal/logging"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOf(t *testing.T) {
-	if logging.Of(t.Context()) != slog.Default() {
-		t.Error("without a logger in the context it is not the default")
-	}
+	testkit.Equal(t, logging.Of(t.Context()), slog.Default(), "without a logger in the context it is not the default")
 	var out bytes.Buffer
 	own := slog.New(slog.NewTextHandler(&out, nil))
 	logging.Of(logr.NewContextWithSlogLogger(t.Context(), own)).Info("hello")
-	if out.Len() == 0 {
-		t.Error("the logger of the context is not used")
-	}
+	testkit.NotEqual(t, out.Len(), 0, "the logger of the context is not used")
 }
 
 // counting counts how often its attributes are formatted.
@@ -48,16 +45,12 @@ func TestLazy_FormatsAttributesForALineOnly(t *testing.T) {
 	}
 	log := slog.New(&logging.Lazy{Base: slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: plain}), Of: &formatted})
 	log.Debug("not enabled")
-	if formatted != 0 {
-		t.Error("attributes were formatted without a line")
-	}
+	testkit.Equal(t, formatted, 0, "attributes were formatted without a line")
 	log.Info("one", "n", 1)
 	log.With("m", 2).Info("two")
 	log.WithGroup("g").Info("three", "n", 3)
 	const want = "level=INFO msg=one key=a n=1\nlevel=INFO msg=two key=a m=2\nlevel=INFO msg=three key=a g.n=3\n"
-	if got := out.String(); got != want {
-		t.Errorf("the lines are\n%swant\n%s", got, want)
-	}
+	testkit.Equal(t, out.String(), want, "the lines")
 }
 
 // TestOnce: many lines of one kind do not use up what other kinds may log.
@@ -71,9 +64,7 @@ func TestOnce(t *testing.T) {
 			}
 		}
 	}
-	if logged != 100 {
-		t.Errorf("%d lines for 200 keys", logged)
-	}
+	testkit.Equal(t, logged, 100, "lines for 200 keys")
 	for _, words := range [][]string{nil, {"a", "b"}, {"a", "c"}} {
 		if first, again := r.Once("late", words...), r.Once("late", words...); !first || again {
 			t.Errorf("of another kind, %q is logged %t, and then %t", words, first, again)

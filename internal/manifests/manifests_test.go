@@ -37,12 +37,8 @@ func TestReadManifests(t *testing.T) {
 	for _, m := range found {
 		names = append(names, m.Object.GetName())
 	}
-	if got := strings.Join(names, " "); got != "first second third second" {
-		t.Errorf("read %s", got)
-	}
-	if found[0].Where != filepath.Join(dir, "a.yml")+", document 2" {
-		t.Errorf("the first is said to be in %s", found[0].Where)
-	}
+	testkit.Equal(t, strings.Join(names, " "), "first second third second")
+	testkit.Equal(t, found[0].Where, filepath.Join(dir, "a.yml")+", document 2", "the first is said to be in")
 }
 
 // E4: the error names an invalid manifest and its problem.
@@ -62,8 +58,6 @@ func TestWrongManifests(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"no/such/file.yaml": "no/such/file.yaml", t.TempDir(): "has no file *.yaml"} {
-		if _, err := manifests.Read(path); !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
+		testkit.Contains(t, fmt.Sprint(testkit.Err(manifests.Read(path))), want, path)
 	}
 }

@@ -4,6 +4,7 @@
 package object_test
 
 import (
+	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -17,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/internal/object"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,13 +33,11 @@ var (
 // TestObject: API types are objects in each form that the cache keeps. Lists are not.
 func TestObject(t *testing.T) {
 	for _, o := range []runtime.Object{&corev1.Pod{}, &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}} {
-		if _, ok := o.(object.Object); !ok {
-			t.Errorf("%T is no object", o)
-		}
+		_, ok := o.(object.Object)
+		testkit.Equal(t, ok, true, fmt.Sprintf("%T is no object", o))
 	}
-	if _, ok := runtime.Object(&corev1.PodList{}).(object.Object); ok {
-		t.Error("a list is an object")
-	}
+	_, ok := runtime.Object(&corev1.PodList{}).(object.Object)
+	testkit.Equal(t, ok, false, "a list is an object")
 }
 
 // TestVersions: versions compare as numbers of any length. What is not a number is neither earlier
@@ -56,17 +56,12 @@ func TestVersions(t *testing.T) {
 		{"0", "1", false, false},
 		{"x", "x", false, false},
 	} {
-		if atLeast, before := object.AtLeast(c.version, c.other), object.Before(c.version, c.other); atLeast != c.atLeast || before != c.before {
-			t.Errorf("%q and %q: at least %t, before %t", c.version, c.other, atLeast, before)
-		}
+		testkit.Equal(t, object.AtLeast(c.version, c.other), c.atLeast, c.version, c.other)
+		testkit.Equal(t, object.Before(c.version, c.other), c.before, c.version, c.other)
 	}
 }
 
 func TestName(t *testing.T) {
-	if got := object.Name(types.NamespacedName{Namespace: "ns", Name: "a"}); got != "ns/a" {
-		t.Errorf("got %s", got)
-	}
-	if got := object.Name(types.NamespacedName{Name: "a"}); got != "a" {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, object.Name(types.NamespacedName{Namespace: "ns", Name: "a"}), "ns/a")
+	testkit.Equal(t, object.Name(types.NamespacedName{Name: "a"}), "a")
 }

@@ -5,6 +5,7 @@ package packed_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -124,19 +125,14 @@ func TestF3_Formats(t *testing.T) {
 				o, err := read(c, f, data)
 				testkit.NoError(t, err)
 				clear(data) // which o does not refer to
-				if got := getters(o); !reflect.DeepEqual(got, getters(want)) {
-					t.Errorf("got  %+v\nwant %+v", got, getters(want))
-				}
+				testkit.DeepEqual(t, getters(o), getters(want))
 				if uids, ok := o.OwnerUIDs(); !ok || !slices.Equal(uids, []string{"other", "one"}) {
 					t.Errorf("got the owners %q", uids)
 				}
-				if c.Decodes() != 0 {
-					t.Error("a getter decoded the whole object")
-				}
+				testkit.Equal(t, c.Decodes(), 0, "a getter decoded the whole object")
 				got, err := o.Decode()
-				if err != nil || !reflect.DeepEqual(got, want) {
-					t.Errorf("got %+v, %v\nwant %+v", got, err, want)
-				}
+				testkit.Equal(t, err, nil)
+				testkit.DeepEqual(t, got, want)
 			}
 		})
 	}
@@ -194,12 +190,10 @@ func TestF2_Shared(t *testing.T) {
 	first, _ := o.Shared()
 	second, _ := o.Shared()
 	own, _ := o.Decode()
-	if own == first || !reflect.DeepEqual(own, first) {
-		t.Errorf("got %v, want a copy of %v", own, first)
-	}
-	if first != second || c.Decodes() != 1 {
-		t.Errorf("%d decodes", c.Decodes())
-	}
+	testkit.NotEqual(t, own, first)
+	testkit.DeepEqual(t, own, first)
+	testkit.Equal(t, first, second)
+	testkit.Equal(t, c.Decodes(), 1)
 }
 
 // TestF1_CodecFallback (F1): what Compact does not take, but the decoder does, is packed from the
@@ -240,13 +234,10 @@ func TestCodec_BadInput(t *testing.T) {
 			codec := codec(corev1.SchemeGroupVersion.WithKind("Pod"), in)
 			o, err := read(codec, c.format, []byte(c.data))
 			if err == nil {
-				if _, err = o.Decode(); err != in.refused {
-					t.Errorf("Refuse got %v, Decode %v", in.refused, err)
-				}
+				_, err = o.Decode()
+				testkit.Equal(t, err, in.refused, fmt.Sprintf("Refuse got %v, Decode", in.refused))
 			}
-			if err == nil || !strings.Contains(err.Error(), c.why) {
-				t.Errorf("got %v, want %q", err, c.why)
-			}
+			testkit.ErrorContains(t, err, c.why)
 		})
 	}
 }
@@ -262,10 +253,7 @@ func TestCodec_Unstructured(t *testing.T) {
 	want := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "test.dev/v1", "kind": "Widget", "metadata": map[string]any{"name": "a"}, "size": int64(9007199254740993), "ratio": 1.5,
 	}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, %v", got, err)
-	}
-	if o.GetObjectKind().GroupVersionKind() != kind {
-		t.Errorf("got %v", o.GetObjectKind().GroupVersionKind())
-	}
+	testkit.Equal(t, err, nil)
+	testkit.DeepEqual(t, got, want)
+	testkit.Equal(t, o.GetObjectKind().GroupVersionKind(), kind)
 }

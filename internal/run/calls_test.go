@@ -51,9 +51,7 @@ func TestCall_ReturnsWhatTheFunctionReturns(t *testing.T) {
 				if text != c.text || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 					t.Errorf("it returns %q, %v", text, err)
 				}
-				if err := errors.Join(run.Join(time.Second, calls), calls.Stuck(0)); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, errors.Join(run.Join(time.Second, calls), calls.Stuck(0)), nil)
 			})
 		})
 	}
@@ -95,11 +93,8 @@ func TestCall_WaitsForNothingLongerThanItsContext(t *testing.T) {
 		<-ended
 		close(free)
 		synctest.Wait()
-		if err := errors.Join(run.Join(0, calls), calls.Stuck(0)); err != nil || len(late) != 3 {
-			t.Errorf("%d late results, %v", len(late), err)
-		}
-		if err := ask(func(context.Context) (string, error) { return "", nil }); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, errors.Join(run.Join(0, calls), calls.Stuck(0)), nil)
+		testkit.Equal(t, len(late), 3)
+		testkit.Equal(t, ask(func(context.Context) (string, error) { return "", nil }), nil)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/internal/run"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,9 +28,7 @@ func TestWithGrace_EndsWhenTheGraceTimeIsOver(t *testing.T) {
 		began := time.Now()
 		stop()
 		<-work.Done()
-		if time.Since(began) != time.Second {
-			t.Errorf("it ended after %s", time.Since(began))
-		}
+		testkit.Equal(t, time.Since(began), time.Second, "it ended after")
 		if err := context.Cause(work); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the grace time of 1s is over") {
 			t.Error(err)
 		}
@@ -49,27 +48,19 @@ func TestSleep(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		began := time.Now()
-		if err := run.Sleep(ctx, time.Millisecond); err != nil || time.Since(began) != time.Millisecond {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
-		if err := run.Sleep(ctx, -1); err != nil {
-			t.Error(err)
-		}
-		if err := run.Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
-		if err := run.Sleep(ctx, 0); err == nil {
-			t.Error("it slept although the context is done")
-		}
+		testkit.Equal(t, run.Sleep(ctx, time.Millisecond), nil)
+		testkit.Equal(t, time.Since(began), time.Millisecond)
+		testkit.Equal(t, run.Sleep(ctx, -1), nil)
+		testkit.ErrorIs(t, run.Sleep(ctx, time.Hour), context.DeadlineExceeded)
+		testkit.Equal(t, time.Since(began), time.Second)
+		testkit.NotEqual(t, run.Sleep(ctx, 0), nil, "it slept although the context is done")
 	})
 }
 
 func TestBarrier(t *testing.T) {
 	var b run.Barrier
 	b.Open()
-	if !run.Closed(b.When(true)) {
-		t.Error("a condition that holds is waited for")
-	}
+	testkit.Equal(t, run.Closed(b.When(true)), true, "a condition that holds is waited for")
 	first, second := b.When(false), b.When(false)
 	if run.Closed(first) || run.Closed(second) {
 		t.Error("it is open although the condition does not hold")

@@ -4,11 +4,13 @@
 package slab_test
 
 import (
+	"fmt"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/internal/slab"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,15 +38,10 @@ func TestSlab_ReusesWhatIsGivenBack(t *testing.T) {
 			s.Put(i)
 		}
 	}
-	if n := s.Len(); n != 3*slab.ChunkLen/2 {
-		t.Errorf("%d values in use, want half of all", n)
-	}
+	testkit.Equal(t, s.Len(), 3*slab.ChunkLen/2, "values in use")
 	for range 3 * slab.ChunkLen / 2 {
-		if i, v := s.Take(); *v != 0 {
-			t.Errorf("value %d has the content %d of an earlier one", i, *v)
-		}
+		i, v := s.Take()
+		testkit.Equal(t, *v, 0, fmt.Sprintf("value %d has the content of an earlier one", i))
 	}
-	if s.End() != end {
-		t.Errorf("the slab has grown from %d to %d", end, s.End())
-	}
+	testkit.Equal(t, s.End(), end, fmt.Sprintf("the slab has grown from %d to", end))
 }

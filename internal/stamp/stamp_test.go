@@ -42,12 +42,8 @@ func TestCodec(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, h) {
 		t.Errorf("%s\nis   %+v, %v\nwant %+v", text, got, err, h)
 	}
-	if text := codec(4<<10).Encode(&fence.Handover{}, at); text != "" {
-		t.Errorf("nothing is %s", text)
-	}
-	if text := codec(20).Encode(h, at); text != "" {
-		t.Errorf("without room: %s", text)
-	}
+	testkit.Equal(t, codec(4<<10).Encode(&fence.Handover{}, at), "", "nothing")
+	testkit.Equal(t, codec(20).Encode(h, at), "", "without room")
 }
 
 // TestL9_WithoutRoomALotIsUnknown: versions stay longest, and what is left out counts as unknown.

@@ -5,6 +5,7 @@ package storage_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,9 +55,7 @@ func TestForms(t *testing.T) {
 			data, err := encode()
 			testkit.NoError(t, err)
 			o, err := codec.Read(format, data)
-			if err != nil {
-				t.Fatalf("%s, format %d: %v", form, format, err)
-			}
+			testkit.NoError(t, err, fmt.Sprintf("%s, format %d", form, format))
 			clear(data)
 			if reflect.TypeOf(o) != reflect.TypeOf(codec.Example()) {
 				t.Errorf("%s: read a %T, the example is a %T", form, o, codec.Example())
@@ -75,9 +74,8 @@ func TestForms(t *testing.T) {
 			}
 			mine, _ := storage.Copy(o)
 			mine.(*corev1.ConfigMap).Data["key"] = "changed"
-			if others, _ := storage.Shared(o); others.(*corev1.ConfigMap).Data["key"] != "value" {
-				t.Errorf("%s: a change of a copy is a change of the stored object", form)
-			}
+			others, _ := storage.Shared(o)
+			testkit.Equal(t, others.(*corev1.ConfigMap).Data["key"], "value", form, "a change of a copy is a change of the stored object")
 			if n, ok := storage.Size(o); n == 0 || !ok {
 				t.Errorf("%s: size %d %t", form, n, ok)
 			}
@@ -96,9 +94,7 @@ func TestForms_Refused(t *testing.T) {
 			if err == nil {
 				_, err = storage.Copy(o)
 			}
-			if err == nil {
-				t.Errorf("%s: %s is an object", form, text)
-			}
+			testkit.NotEqual(t, err, nil, form, fmt.Sprintf("%s is an object", text))
 			if o != nil && !reflect.DeepEqual(storage.Final(o).(object.Object).GetName(), "a") {
 				t.Errorf("%s: the last state of %s has no name", form, text)
 			}

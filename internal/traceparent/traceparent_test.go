@@ -5,12 +5,12 @@ package traceparent_test
 
 import (
 	"maps"
-	"reflect"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/traceparent"
 )
 
@@ -73,13 +73,10 @@ func TestRemove_LeavesTheOriginal(t *testing.T) {
 	before := maps.Clone(annotations)
 	metadata := map[string]any{"name": "a", "annotations": annotations}
 	traceparent.Remove(metadata)
-	if want := map[string]any{"name": "a", "annotations": map[string]any{"x": "1"}}; !reflect.DeepEqual(metadata, want) || !reflect.DeepEqual(annotations, before) {
-		t.Errorf("left %v of %v", metadata, annotations)
-	}
+	testkit.DeepEqual(t, metadata, map[string]any{"name": "a", "annotations": map[string]any{"x": "1"}})
+	testkit.DeepEqual(t, annotations, before)
 	for _, metadata := range []map[string]any{{"name": "a", "annotations": map[string]any{traceparent.Annotation: valid}}, {"name": "a"}} {
 		traceparent.Remove(metadata)
-		if want := map[string]any{"name": "a"}; !reflect.DeepEqual(metadata, want) {
-			t.Errorf("left %v", metadata)
-		}
+		testkit.DeepEqual(t, metadata, map[string]any{"name": "a"}, "left")
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,8 +62,6 @@ func TestEachRequestIsReported(t *testing.T) {
 				"GET server:8080 true 200 1s false", "GET server:8080 false 0 1s true", "GET server:8080 false 0 1s true",
 				"DELETE server:8080 false 0 0s true", "DELETE server:8080 false 0 0s true")
 		}
-		if !slices.Equal(told, want) {
-			t.Errorf("told\n%q, want\n%q", told, want)
-		}
+		testkit.SlicesEqual(t, told, want)
 	})
 }

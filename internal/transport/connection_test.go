@@ -34,7 +34,5 @@ func TestATraceSeesOnlyItsOwnRequest(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}
-	if calls != [3]int{1, 1, 1} {
-		t.Errorf("the traces of three requests have seen %v connections; want one each", calls)
-	}
+	testkit.Equal(t, calls, [3]int{1, 1, 1}, "the traces of three requests have seen connections")
 }

@@ -60,9 +60,8 @@ func newTrial(t *testing.T, o client.Options) *trial {
 		return ours, nil
 	}
 	var err error
-	if f.Client, err = client.New(&rest.Config{Host: "http://x.test", Transport: &http.Transport{DialContext: dial}}, o); err != nil {
-		t.Fatal(err)
-	}
+	f.Client, err = client.New(&rest.Config{Host: "http://x.test", Transport: &http.Transport{DialContext: dial}}, o)
+	testkit.NoError(t, err)
 	return f
 }
 
@@ -88,9 +87,7 @@ func (f *trial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *trial) do(ctx context.Context, method string) error {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://x.test"+pods+"/p", strings.NewReader("{}"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 	resp, err := f.HTTPClient().Do(req)
 	if err != nil {
 		return err
@@ -223,9 +220,8 @@ func TestL2_NothingPassesWithoutTrust(t *testing.T) {
 			}
 		}
 		leading.Extend(time.Now())
-		if err := f.do(ctx, http.MethodPut); !errors.Is(err, term.ErrFenced) || len(f.seen) != 2 {
-			t.Errorf("%v, arrived: %v", err, f.seen)
-		}
+		testkit.ErrorIs(t, f.do(ctx, http.MethodPut), term.ErrFenced)
+		testkit.Len(t, f.seen, 2)
 	})
 }
 
@@ -283,20 +279,14 @@ func TestTheFenceKeepsNothing(t *testing.T) {
 			req.Header.Set("User-Agent", "x")
 			resp, err := f.HTTPClient().Transport.RoundTrip(req)
 			if err == nil {
-				if resp.Request != req {
-					t.Errorf("%s: the answer belongs to another request", name)
-				}
+				testkit.Equal(t, resp.Request, req, name, "the answer belongs to another request")
 				if resp.Body != http.NoBody && resp.StatusCode == http.StatusOK && inner.Context().Err() != nil {
 					t.Errorf("%s: the context has ended before the body was read", name)
 				}
 				c.read(resp)
 			}
-			if inner.Context().Err() == nil {
-				t.Errorf("%s %s: the context goes on", method, name)
-			}
-			if err := req.Context().Err(); err != nil {
-				t.Errorf("%s: the caller's context: %v", name, err)
-			}
+			testkit.NotEqual(t, inner.Context().Err(), nil, method, name, "the context goes on")
+			testkit.Equal(t, req.Context().Err(), nil, name, "the caller's context")
 		}
 	}
 }
@@ -358,9 +348,8 @@ func TestStrictSaysWhatToDo(t *testing.T) {
 	f := newClient(t, sim.NewServer(), client.Options{RequireTerm: true})
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodDelete, sim.Host+pods+"/p", nil)
 	_, err := f.HTTPClient().Do(req)
-	if err == nil || !strings.Contains(err.Error(), "term.Without") || !strings.Contains(err.Error(), "delete pods ns/p") {
-		t.Error(err)
-	}
+	testkit.ErrorContains(t, err, "term.Without")
+	testkit.ErrorContains(t, err, "delete pods ns/p")
 }
 
 // TestL2_RenewalsRaceWithTheTrust: requests begin, wait and are sent while renewals are answered
@@ -454,7 +443,5 @@ func TestL2_StrictIsInherited(t *testing.T) {
 	again, err := client.New(c.Config(), client.Options{})
 	testkit.NoError(t, err)
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x.test"+pods, strings.NewReader("{}"))
-	if _, err := again.HTTPClient().Do(req); !errors.Is(err, term.ErrFenced) {
-		t.Errorf("a write without a term: %v", err)
-	}
+	testkit.ErrorIs(t, testkit.Err(again.HTTPClient().Do(req)), term.ErrFenced, "a write without a term")
 }

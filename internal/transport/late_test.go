@@ -5,6 +5,7 @@ package transport_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -66,14 +67,10 @@ func TestC6_CloseRefusesWrites(t *testing.T) {
 		"dry run": do(http.MethodPost, maps+"?dryRun=All", "{}"),
 		"review":  do(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "{}"),
 	} {
-		if err != nil {
-			t.Errorf("%s after Close: %v", request, err)
-		}
+		testkit.Equal(t, err, nil, fmt.Sprintf("%s after Close", request))
 	}
 	close(answering)
-	if err := <-underWay; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-underWay, nil)
 	if w := l.Writes(); len(w) == 0 || w[0].Effect != ledger.Stored || w[0].ResourceVersion != "7" {
 		t.Errorf("the write that was under way: %+v", w)
 	}

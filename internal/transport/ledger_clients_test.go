@@ -6,7 +6,6 @@ package transport_test
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -143,9 +142,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 					t.Errorf("%+v is not known", w)
 				}
 			}
-			if !reflect.DeepEqual(got, test.want) {
-				t.Errorf("wrote %v, want %v", got, test.want)
-			}
+			testkit.DeepEqual(t, got, test.want, "wrote")
 			if len(l.Requests()) < max(1, len(test.want)) {
 				t.Errorf("the requests are %v", l.Requests())
 			}
@@ -162,12 +159,8 @@ func TestLedgerOfFakes(t *testing.T) {
 	l := journal.New(journal.Origin{})
 	ctx := journal.With(t.Context(), l)
 	maps := fake.NewClientset().CoreV1().ConfigMaps("ns")
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := maps.Get(ctx, "m", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{})))
+	testkit.NoError(t, testkit.Err(maps.Get(ctx, "m", metav1.GetOptions{})))
 	if len(l.Requests()) != 0 || l.Writes() != nil {
 		t.Errorf("the requests are %v", l.Requests())
 	}

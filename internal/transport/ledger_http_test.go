@@ -104,7 +104,5 @@ func TestConfigsShareConnections(t *testing.T) {
 			rt = w.WrappedRoundTripper()
 		}
 	}
-	if a, b := bottom("a"), bottom("b"); a != b {
-		t.Error("two configurations have a transport each")
-	}
+	testkit.Equal(t, bottom("a"), bottom("b"), "two configurations have a transport each")
 }

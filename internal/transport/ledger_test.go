@@ -13,8 +13,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,9 +212,7 @@ func TestLedgerWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := ask(t, c.reply, "http://x.test", c.request, readAll)
 			got := strings.Join(says(l), "\n")
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			testkit.Equal(t, got, c.want)
 			requests := l.Requests()
 			if len(requests) != 1 || requests[0].Status != c.reply.code || !errors.Is(requests[0].Err, c.reply.err) {
 				t.Errorf("the requests are %+v", requests)
@@ -228,9 +224,7 @@ func TestLedgerWrites(t *testing.T) {
 func TestLedgerPathPrefix(t *testing.T) {
 	for _, host := range []string{"http://x.test/k8s/clusters/c-1", "http://x.test/k8s/clusters/c-1/", "http://x.test/api/v1"} {
 		l := ask(t, ok(plain), strings.TrimSuffix(host, "/"), "PUT "+pods+"/p", readAll)
-		if got := says(l); !reflect.DeepEqual(got, []string{"update pods ns/p stored p u@7"}) {
-			t.Errorf("%s: %v", host, got)
-		}
+		testkit.DeepEqual(t, says(l), []string{"update pods ns/p stored p u@7"}, host)
 	}
 }
 
@@ -284,13 +278,9 @@ func TestLedgerLeavesBodiesAlone(t *testing.T) {
 				if got != c.body[:len(c.body)-c.left] || !errors.Is(err, c.ends) {
 					t.Errorf("the caller got %d bytes and %v, want %d and %v", len(got), err, len(c.body)-c.left, c.ends)
 				}
-				if resp.Header.Get("Warning") == "" {
-					t.Error("a header is lost")
-				}
+				testkit.NotEqual(t, resp.Header.Get("Warning"), "", "a header is lost")
 			})
-			if got := strings.Join(says(l), "\n"); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			testkit.Equal(t, strings.Join(says(l), "\n"), c.want)
 		})
 	}
 }
@@ -310,13 +300,9 @@ func TestLedgerLeavesStreamsAlone(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {c.contentType}}, Body: body, ContentLength: -1}, nil
 		})
 		l := ask(t, rt, "http://x.test", c.request, func(resp *http.Response) {
-			if resp.Body != body {
-				t.Errorf("%s: the body is another", c.request)
-			}
+			testkit.Equal(t, resp.Body, body, c.request, "the body is another")
 		})
-		if len(l.Requests()) != 1 {
-			t.Errorf("%s is not in the ledger", c.request)
-		}
+		testkit.Equal(t, len(l.Requests()), 1, fmt.Sprintf("%s is not in the ledger", c.request))
 	}
 }
 
@@ -348,9 +334,7 @@ func TestLedgerPending(t *testing.T) {
 		{"update pods ns/p accepted p @: the answer is not read yet"},
 		{"update pods ns/p stored p u@7"},
 	}
-	if got := [][]string{during, before, says(l)}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	testkit.DeepEqual(t, [][]string{during, before, says(l)}, want)
 	for range 2 { // the same version again
 		resp = put(ctx)
 		readAll(resp)
@@ -360,9 +344,7 @@ func TestLedgerPending(t *testing.T) {
 	}
 	resp = put(ledger.Without(ctx))
 	readAll(resp)
-	if got := l.Requests(); len(got) != 3 {
-		t.Errorf("a request without a ledger is in one: %v", got)
-	}
+	testkit.Len(t, l.Requests(), 3, "a request without a ledger is in one")
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	req, _ := http.NewRequestWithContext(cancelled, http.MethodPut, "http://x.test"+pods+"/p", nil)
@@ -443,7 +425,6 @@ func TestLedgerHook(t *testing.T) {
 	create := hook.APIRequest{Controller: "web", Verb: "create", Version: "v1", Resource: "pods", Status: 201, Unknown: "the answer is empty"}
 	// The second Client has no hooks of its own, and one ledger.
 	want := []hook.APIRequest{list, list, create, create}
-	if !slices.Equal(got, want) || len(l.Requests()) != 4 {
-		t.Errorf("got %+v, and %d requests", got, len(l.Requests()))
-	}
+	testkit.SlicesEqual(t, got, want)
+	testkit.Equal(t, len(l.Requests()), 4)
 }

@@ -45,16 +45,10 @@ func TestMade(t *testing.T) {
 		{ops, `[{"op":"test",` + path + `,"value":"7"},{"op":5}]`, false},
 		{"application/apply-patch+yaml", "metadata:\n  labels: {}\n", false},
 	} {
-		if made := answeredTo(t, http.MethodPatch, "a", c.contentType, c.body, stored); made != c.made {
-			t.Errorf("%s %s: made is %t", c.contentType, c.body, made)
-		}
+		testkit.Equal(t, answeredTo(t, http.MethodPatch, "a", c.contentType, c.body, stored), c.made, c.contentType, c.body, "made")
 	}
-	if answeredTo(t, http.MethodPost, "a/refresh", "application/json", `{}`, stored) {
-		t.Error("a request to a subresource created its object")
-	}
-	if !answeredTo(t, http.MethodPost, "", "application/json", `{}`, stored) {
-		t.Error("a create did not create its object")
-	}
+	testkit.Equal(t, answeredTo(t, http.MethodPost, "a/refresh", "application/json", `{}`, stored), false, "a request to a subresource created its object")
+	testkit.Equal(t, answeredTo(t, http.MethodPost, "", "application/json", `{}`, stored), true, "a create did not create its object")
 }
 
 func answeredTo(t *testing.T, method, path, contentType, body, answer string) (made bool) {
@@ -73,9 +67,7 @@ func answeredTo(t *testing.T, method, path, contentType, body, answer string) (m
 	resp, err := cl.HTTPClient().Do(req)
 	testkit.NoError(t, err)
 	defer resp.Body.Close()
-	if _, err := io.ReadAll(resp.Body); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(io.ReadAll(resp.Body)))
 	writes := j.Writes()
 	if len(writes) != 1 {
 		t.Fatalf("the writes are %+v", writes)

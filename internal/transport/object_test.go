@@ -81,12 +81,8 @@ func TestLedgerHost(t *testing.T) {
 			t.Log("the answer to discovery was taken for one")
 		}
 		for _, r := range l.Requests() {
-			if r.Host != strings.TrimSuffix(host, "/") {
-				t.Errorf("the host is %q, want %q", r.Host, host)
-			}
+			testkit.Equal(t, r.Host, strings.TrimSuffix(host, "/"), "the host")
 		}
-		if len(l.Requests()) == 0 {
-			t.Error("there was no request")
-		}
+		testkit.NotEqual(t, len(l.Requests()), 0, "no request")
 	}
 }

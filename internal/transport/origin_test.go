@@ -95,9 +95,7 @@ func TestLedgerObject(t *testing.T) {
 			if len(writes) != 1 || writes[0].Host != "http://x.test" || writes[0].UID == "" {
 				t.Fatalf("the ledger has %+v", writes)
 			}
-			if got := fmt.Sprintf("%T", writes[0].Object); got != c.want {
-				t.Errorf("the object is a %s, want %s", got, c.want)
-			}
+			testkit.Equal(t, fmt.Sprintf("%T", writes[0].Object), c.want)
 			if o, is := writes[0].Object.(metav1.Object); is && (o.GetUID() != writes[0].UID || o.GetResourceVersion() != writes[0].ResourceVersion) {
 				t.Errorf("the object is %s at %s, the write is %s at %s", o.GetUID(), o.GetResourceVersion(), writes[0].UID, writes[0].ResourceVersion)
 			}
@@ -122,13 +120,9 @@ func TestLedgerObjectIsNotReadAhead(t *testing.T) {
 	testkit.NoError(t, err)
 	whole := len(plain)
 	io.ReadFull(resp.Body, make([]byte, whole-1))
-	if body.Len() != 1 {
-		t.Errorf("%d bytes are left", body.Len())
-	}
+	testkit.Equal(t, body.Len(), 1, "bytes are left")
 	resp.Body.Close()
-	if _, err := resp.Body.Read(make([]byte, 1)); err == nil {
-		t.Error("a closed body can be read")
-	}
+	testkit.NotEqual(t, testkit.Err(resp.Body.Read(make([]byte, 1))), nil, "a closed body can be read")
 	if w := l.Writes(); len(w) != 1 || w[0].UID != "u" || w[0].Object != nil {
 		t.Errorf("the ledger has %+v", w)
 	}
@@ -140,9 +134,7 @@ func TestRequestHost(t *testing.T) {
 	for _, host := range []string{"http://x.test:8080", "https://x.test:8080", "http://y.test"} {
 		l := journal.New(journal.Origin{})
 		req, _ := http.NewRequestWithContext(journal.With(t.Context(), l), http.MethodGet, host+"/prefix"+pods, nil)
-		if _, err := f.HTTPClient().Do(req); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(f.HTTPClient().Do(req)))
 		if got := l.Requests(); len(got) != 1 || got[0].Host != host+"/prefix" || got[0].Path != "/prefix"+pods {
 			t.Errorf("%s: %+v", host, got)
 		}
@@ -163,9 +155,7 @@ func TestWrote(t *testing.T) {
 
 func TestReconcileID(t *testing.T) {
 	for want, o := range map[string]journal.Origin{"": {}, "a1-7": {Run: "a1", Delivery: 7}, "-7": {Delivery: 7}, "a1-0": {Run: "a1"}} {
-		if got := journal.ReconcileID(o.Run, o.Delivery); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Equal(t, journal.ReconcileID(o.Run, o.Delivery), want)
 	}
 }
 
@@ -191,12 +181,8 @@ func TestUserAgentOfControllers(t *testing.T) {
 		if agent != "" {
 			req.Header.Set("User-Agent", agent)
 		}
-		if _, err := h.Do(req); err != nil {
-			t.Error(err)
-		}
-		if got := req.Header.Get("User-Agent"); got != agent {
-			t.Errorf("the caller's request says %q", got)
-		}
+		testkit.Equal(t, testkit.Err(h.Do(req)), nil)
+		testkit.Equal(t, req.Header.Get("User-Agent"), agent, "the caller's request says")
 	}
 	get(f.HTTPClient(), "", "")
 	get(f.HTTPClient(), "web", "")
@@ -205,9 +191,7 @@ func TestUserAgentOfControllers(t *testing.T) {
 	get(f.HTTPClient(), "web", "mine")
 	get(own, "web", "")
 	want := []string{"op", "op controller/web", "op controller/web", "op controller/w_b_", "mine", "own"}
-	if !slices.Equal(agents, want) {
-		t.Errorf("the user agents are %q, want %q", agents, want)
-	}
+	testkit.SlicesEqual(t, agents, want, "the user agents")
 	agents = nil
 	var group sync.WaitGroup
 	for i := range 2000 { // more than are kept
@@ -215,7 +199,6 @@ func TestUserAgentOfControllers(t *testing.T) {
 	}
 	group.Wait()
 	slices.Sort(agents)
-	if agents = slices.Compact(agents); len(agents) != 1500 {
-		t.Errorf("there are %d user agents", len(agents))
-	}
+	agents = slices.Compact(agents)
+	testkit.Equal(t, len(agents), 1500, "user agents")
 }

@@ -167,9 +167,7 @@ func TestRedirectsElsewhereAndOfWritesAreRefused(t *testing.T) {
 				method, _, _ := strings.Cut(request, " ")
 				err := do()
 				if method == "GET" && where == "here" {
-					if err == nil || !strings.Contains(err.Error(), "stopped after 10 redirects") {
-						t.Errorf("%d %s, %s: %v", code, where, request, err)
-					}
+					testkit.ErrorContains(t, err, "stopped after 10 redirects", fmt.Sprintf("%d %s, %s", code, where, request))
 					continue
 				}
 				reads, u := "and only reads are redirected; ", originOf(to)

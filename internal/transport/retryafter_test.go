@@ -96,12 +96,8 @@ func TestALongRetryAfterIsNotWaitedFor(t *testing.T) {
 				if got, _ := apierrors.SuggestsClientDelay(err); got != test.seconds {
 					t.Errorf("the error suggests %d s, want %d: %v", got, test.seconds, err)
 				}
-				if took := time.Since(began); took != test.took {
-					t.Errorf("the request took %s, want %s", took, test.took)
-				}
-				if b.requests != test.requests {
-					t.Errorf("%d requests were sent, want %d", b.requests, test.requests)
-				}
+				testkit.Equal(t, time.Since(began), test.took, "the request took")
+				testkit.Equal(t, b.requests, test.requests)
 			})
 		})
 	}
@@ -151,9 +147,7 @@ func TestNoClientWaitsForALongRetryAfter(t *testing.T) {
 				if seconds, _ := apierrors.SuggestsClientDelay(err); seconds != 3600 || !apierrors.IsServiceUnavailable(err) {
 					t.Errorf("the error is %v, with %d s", err, seconds)
 				}
-				if took := time.Since(began); took != 0 {
-					t.Errorf("it took %s", took)
-				}
+				testkit.Equal(t, time.Since(began), 0)
 			})
 		})
 	}

@@ -149,9 +149,7 @@ func TestRights_OfRequests(t *testing.T) {
 			for i, want := range [2][]string{test.used, test.refused} {
 				slices.Sort(want)
 				slices.Sort(got[i])
-				if !slices.Equal(got[i], want) {
-					t.Errorf("got  %q\nwant %q", got[i], want)
-				}
+				testkit.SlicesEqual(t, got[i], want)
 			}
 		})
 	}
@@ -162,9 +160,8 @@ func TestRights_AreLimited(t *testing.T) {
 	for i := range 2 * mostRights {
 		rt.do(t, "GET", fmt.Sprintf("/apis/g/v1/r%d", i))
 	}
-	if used, _ := Rights(rt); len(used) != mostRights {
-		t.Errorf("%d rights are kept, want %d", len(used), mostRights)
-	}
+	used, _ := Rights(rt)
+	testkit.Equal(t, len(used), mostRights, "rights are kept")
 }
 
 func TestRights_OfConcurrentRequests(t *testing.T) {
@@ -209,9 +206,8 @@ func BenchmarkRights(b *testing.B) {
 		rt.rights.used(req, &request, resp)
 		without += middle.Sub(began)
 		with += time.Since(began)
-		if n++; err != nil {
-			b.Fatal(err)
-		}
+		n++
+		testkit.NoError(b, err)
 	}
 	for b.Loop() {
 		once()

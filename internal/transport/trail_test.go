@@ -80,9 +80,7 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 	marked := api.Version()
 	config(fence.With(journal.With(t.Context(), journal.New(journal.Origin{})), nil), "without-a-term")
 	config(under, "without-a-ledger")
-	if _, err := maps.GetLive(ctx, name("x", "a")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(maps.GetLive(ctx, name("x", "a"))))
 	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}}); err == nil {
 		t.Fatal("it was created twice")
 	}
@@ -135,9 +133,7 @@ func TestL9_EffectsThatAreHandedOver(t *testing.T) {
 			for i := 0; i < len(c.do); i += 2 {
 				handed(t, leading, c.do[i].(string), c.do[i+1].(reply))
 			}
-			if got := left(leading); !slices.Equal(got, c.want) {
-				t.Errorf("it hands over %q, want %q", got, c.want)
-			}
+			testkit.SlicesEqual(t, left(leading), c.want, "it hands over")
 		})
 	}
 }
@@ -153,9 +149,8 @@ func handed(t *testing.T, leading *fence.Term, request string, answer reply) {
 	resp, err := c.HTTPClient().Do(req)
 	testkit.NoError(t, err)
 	_, err = io.Copy(io.Discard, resp.Body)
-	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, resp.Body.Close())
+	testkit.NoError(t, err)
 }
 
 // update is a write of an object as the transport records it.
@@ -179,9 +174,7 @@ func TestL9_AWriteInEachClusterIsHandedOver(t *testing.T) {
 	defer leading.End(nil)
 	leading.Wrote(update("https://west.test", "pods", "1"))
 	leading.Wrote(update("https://east.test", "pods", "1000"))
-	if got := left(leading); !slices.Equal(got, []string{"pods 1000", "pods 1"}) {
-		t.Errorf("it hands over %q", got)
-	}
+	testkit.SlicesEqual(t, left(leading), []string{"pods 1000", "pods 1"}, "it hands over")
 }
 
 // TestL9_TheNewestDeletionsAreHandedOver: a hundred, of the last three minutes. Lost answers count
@@ -201,9 +194,7 @@ func TestL9_TheNewestDeletionsAreHandedOver(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		leading.Wrote(deletion(250))
 		time.Sleep(time.Minute + 1)
-		if got := left(leading); !slices.Equal(got, []string{"pods 9", "pods without 250"}) {
-			t.Errorf("three minutes later it hands over %q", got)
-		}
+		testkit.SlicesEqual(t, left(leading), []string{"pods 9", "pods without 250"}, "three minutes later it hands over")
 	})
 }
 
@@ -217,12 +208,8 @@ func TestL9_WhatWasInheritedIsNotHandedOnForEver(t *testing.T) {
 		before.Wrote(update("", "secrets", "7"))
 		leading.Inherit(before.Written())
 		time.Sleep(time.Minute)
-		if got := left(leading); len(got) != 1 {
-			t.Errorf("within a minute it hands on %q", got)
-		}
+		testkit.Len(t, left(leading), 1, "within a minute it hands on")
 		time.Sleep(time.Second)
-		if got := left(leading); len(got) != 0 {
-			t.Errorf("after a minute it hands on %q", got)
-		}
+		testkit.Len(t, left(leading), 0, "after a minute it hands on")
 	})
 }

@@ -16,6 +16,7 @@ import (
 	serializerjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -138,9 +139,7 @@ func FuzzUnwrap(f *testing.F) {
 			return
 		}
 		again, wantErr := want.Marshal()
-		if wantErr != nil {
-			t.Fatal(wantErr)
-		}
+		testkit.NoError(t, wantErr)
 		if _, _, _, err := wire.Unwrap(append([]byte("k8s\x00"), again...)); err != nil {
 			t.Fatalf("%q is decoded and encoded as %q: %v", data, again, err)
 		}
@@ -151,9 +150,7 @@ func FuzzUnwrap(f *testing.F) {
 func FuzzEvent(f *testing.F) {
 	event := &metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte(`{"kind":"Pod"}`)}}
 	frame, err := event.Marshal()
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	f.Add(frame)
 	f.Add([]byte(`{"type":"ADDED","object":{"kind":"Pod"}}` + "\n"))
 	f.Add([]byte(` { "object" : { } , "ty\u0070e" : "\u0041" } `))

@@ -165,9 +165,7 @@ func TestCompactEveryKind(t *testing.T) {
 				data := bare(t, f, obj, gvk)
 				for _, keep := range []bool{false, true} {
 					c, err := wire.Compact(f, slices.Clone(data), keep)
-					if err != nil {
-						t.Fatalf("%s in %s, seed %d: %v in %q", gvk, name, seed, err, data)
-					}
+					testkit.NoError(t, err, fmt.Sprintf("%s in %s, seed %d", gvk, name, seed), fmt.Sprintf("in %q", data))
 					want, got := empty(), empty()
 					testkit.NoError(t, decode(f, data, want))
 					if !keep {
@@ -198,9 +196,7 @@ func TestCompactUnstructured(t *testing.T) {
 		newFiller(7).fill(obj)
 		data := bare(t, wire.JSON, obj, gvk)
 		c, err := wire.Compact(wire.JSON, data, false)
-		if err != nil {
-			t.Fatal(gvk, err)
-		}
+		testkit.NoError(t, err, gvk)
 		var got, want unstructured.Unstructured
 		testkit.NoError(t, got.UnmarshalJSON([]byte(c.Data)))
 		testkit.NoError(t, want.UnmarshalJSON(data))
@@ -244,14 +240,10 @@ func TestCompactCopies(t *testing.T) {
 		testkit.NoError(t, err)
 		before := fmt.Sprintf("%+v", c)
 		clear(data)
-		if fmt.Sprintf("%+v", c) != before {
-			t.Errorf("%s: the result changes with the input", name)
-		}
+		testkit.Equal(t, fmt.Sprintf("%+v", c), before, name, "the result changes with the input")
 		copied := []byte(c.Data)
 		if n := testing.AllocsPerRun(100, func() {
-			if _, err := wire.Compact(f, copied, false); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(wire.Compact(f, copied, false)))
 		}); n != 1 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
@@ -292,9 +284,7 @@ func TestCompactDeepJSON(t *testing.T) {
 				t.Errorf("%s, nested %d deep: %v, but the decoder says: %v", around, depth, err, refused)
 			}
 		}
-		if _, err := wire.Compact(wire.JSON, []byte(fmt.Sprintf(around, strings.Repeat("[", 1_000_000))), false); err == nil {
-			t.Error("no end, but no error")
-		}
+		testkit.NotEqual(t, testkit.Err(wire.Compact(wire.JSON, []byte(fmt.Sprintf(around, strings.Repeat("[", 1_000_000))), false)), nil, "no end, but no error")
 	}
 }
 
@@ -309,9 +299,7 @@ func TestCompactBadProtobuf(t *testing.T) {
 			t.Errorf("%q is %+v", data, c)
 		}
 	}
-	if _, err := wire.Compact(wire.Unknown, []byte("\xa0"), false); err == nil {
-		t.Error("an unknown format is compacted")
-	}
+	testkit.NotEqual(t, testkit.Err(wire.Compact(wire.Unknown, []byte("\xa0"), false)), nil, "an unknown format is compacted")
 }
 
 // A beginning is refused, or is an object for the decoder as well.
@@ -369,20 +357,17 @@ func TestUnwrapAndEvent(t *testing.T) {
 		``, `null`, `[]`, `{}`, `{"type":"ADDED"}`, `{"object":{}}`, `{"type":1,"object":{}}`, `{"type":"A","object":null}`, `{"type":"A","object":[]}`, `{"type":"A","type":"B","object":{}}`,
 		`{"type":"A","object":{},"object":{}}`, `{"type":"A","object":{}} {}`, `{"type":"A","object":{"x":NaN}}`, `{"type":"A","object":{}`, `{"type":"A","object":{"x"`, `{"type":"` + "\xff" + `","object":{}}`,
 	} {
-		if typ, object, err := wire.Event(wire.JSON, []byte(data)); err == nil {
-			t.Errorf("%s is an event: %s %s", data, typ, object)
-		}
+		typ, object, err := wire.Event(wire.JSON, []byte(data))
+		testkit.NotEqual(t, err, nil, fmt.Sprintf("%s is an event", data), fmt.Sprintf("%s %s", typ, object))
 	}
 	for _, data := range []string{
 		"", "k8s", "k8s\x00", "k8s\x01\x12\x00", "k8s\x00\x1a\x01x", "k8s\x00\x22\x01x", "k8s\x00\x0a", "k8s\x00\x0a\x02\x0a", "k8s\x00\x12\x05x", "k8s\x00\x12\x00\x12\x00", "k8s\x00\x0a\x00\x0a\x00", "k8s\x00\x10\x01", "k8s\x00\x13\x14", "k8s\x00\x2b\x2c",
 	} {
-		if _, _, raw, err := wire.Unwrap([]byte(data)); err == nil {
-			t.Errorf("%q is an envelope of %q", data, raw)
-		}
+		_, _, raw, err := wire.Unwrap([]byte(data))
+		testkit.NotEqual(t, err, nil, fmt.Sprintf("%q is an envelope of %q", data, raw))
 	}
-	if _, _, err := wire.Event(wire.Unknown, []byte("\xa0")); err == nil {
-		t.Error("an unknown format is an event")
-	}
+	_, _, err := wire.Event(wire.Unknown, []byte("\xa0"))
+	testkit.NotEqual(t, err, nil, "an unknown format is an event")
 	for name, bad := range map[string]string{
 		"a Pod":               string(inner),
 		"a group":             "\x0a\x01A\x12\x03\x0a\x01x\x2b\x2c",
@@ -391,9 +376,8 @@ func TestUnwrapAndEvent(t *testing.T) {
 		"no object":           "\x0a\x01A\x12\x00",
 		"an object in no raw": "\x0a\x01A\x12\x02\x0a\x00",
 	} {
-		if typ, object, err := wire.Event(wire.Protobuf, []byte(bad)); err == nil {
-			t.Errorf("%s is an event: %s %q", name, typ, object)
-		}
+		typ, object, err := wire.Event(wire.Protobuf, []byte(bad))
+		testkit.NotEqual(t, err, nil, fmt.Sprintf("%s is an event", name), fmt.Sprintf("%s %q", typ, object))
 	}
 	if typ, object, err := wire.Event(wire.JSON, []byte(`{"kind":"WatchEvent","type":"A","object":{}}`)); typ != "A" || string(object) != "{}" || err != nil {
 		t.Errorf("%s %s %v", typ, object, err)
@@ -444,9 +428,7 @@ func BenchmarkCompact(b *testing.B) {
 			for b.Loop() { // in turns, so that both suffer from the same noise
 				start := time.Now()
 				for range 10 {
-					if _, err := wire.Compact(f, data, false); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, testkit.Err(wire.Compact(f, data, false)))
 				}
 				middle := time.Now()
 				for range 10 {

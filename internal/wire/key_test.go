@@ -49,7 +49,6 @@ func TestReadKey(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := wire.ReadKey(wire.Unknown, []byte{0xd9}, true); ok {
-		t.Error("an unknown format has a key")
-	}
+	_, ok := wire.ReadKey(wire.Unknown, []byte{0xd9}, true)
+	testkit.Equal(t, ok, false, "an unknown format has a key")
 }

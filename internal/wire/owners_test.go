@@ -4,12 +4,13 @@
 package wire_test
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/internal/wire"
 )
 
@@ -17,9 +18,7 @@ import (
 func FuzzOwnerUIDs(f *testing.F) {
 	for _, m := range []metav1.ObjectMeta{{}, pod().ObjectMeta, {OwnerReferences: []metav1.OwnerReference{{UID: types.UID("a")}, {}, {UID: "b", Name: "c"}}}} {
 		data, err := m.Marshal()
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.NoError(f, err)
 		f.Add(data)
 	}
 	f.Add([]byte("\x6a\x06\x22\x01a\x22\x01b")) // twice
@@ -34,8 +33,6 @@ func FuzzOwnerUIDs(f *testing.F) {
 		for _, ref := range m.OwnerReferences {
 			want = append(want, string(ref.UID))
 		}
-		if !slices.Equal(uids, want) {
-			t.Errorf("%q has the owners %q, want %q", data, uids, want)
-		}
+		testkit.SlicesEqual(t, uids, want, fmt.Sprintf("%q has the owners", data))
 	})
 }

@@ -171,9 +171,7 @@ func TestReadBeginnings(t *testing.T) {
 				first = n
 			}
 		}
-		if first == 0 {
-			t.Errorf("%s: the metadata is not seen before the end", format)
-		}
+		testkit.NotEqual(t, first, 0, format, "the metadata is not seen before the end")
 	}
 }
 
@@ -206,18 +204,14 @@ func TestFormatOf(t *testing.T) {
 		"application/cbor": wire.Unknown, "application/apply-patch+cbor": wire.Unknown,
 		"application/json;stream=watch": wire.Unknown, "application/cbor-seq": wire.Unknown, "application/yaml": wire.Unknown, "text/plain": wire.Unknown, "": wire.Unknown,
 	} {
-		if got := wire.FormatOf(contentType); got != want {
-			t.Errorf("%q is %v, want %v", contentType, got, want)
-		}
+		testkit.Equal(t, wire.FormatOf(contentType), want, contentType)
 	}
 }
 
 func TestReadAllocatesNothing(t *testing.T) {
 	for format, f := range formats {
 		data := encode(t, f, pod(), corev1.SchemeGroupVersion)
-		if n := testing.AllocsPerRun(100, func() { wire.Read(f, data, wire.Options{Enough: true}) }); n != 0 {
-			t.Errorf("%s: %v allocations", format, n)
-		}
+		testkit.Equal(t, testing.AllocsPerRun(100, func() { wire.Read(f, data, wire.Options{Enough: true}) }), 0, format, "allocations")
 	}
 }
 
@@ -266,9 +260,8 @@ func FuzzProtobuf(f *testing.F) {
 			return
 		}
 		again := encode(t, wire.Protobuf, &want, corev1.SchemeGroupVersion)
-		if got, _ = wire.Read(wire.Protobuf, again, wire.Options{}); text(got) != text(objectOf("Pod", want.ObjectMeta)) {
-			t.Errorf("%x\nis   %s\nwant %s", again, text(got), text(objectOf("Pod", want.ObjectMeta)))
-		}
+		got, _ = wire.Read(wire.Protobuf, again, wire.Options{})
+		testkit.Equal(t, text(got), text(objectOf("Pod", want.ObjectMeta)), again)
 	})
 }
 

@@ -58,12 +58,13 @@ var mayImport = map[string][]string{
 	"envtest/cluster":          {"envtest"},
 	"envtest/fault":            {"internal/apipath"},
 	"sweep":                    {"client", "envtest", "envtest/fault", "envtest/sim", "internal/apipath", "internal/journal", "internal/manifests"},
-	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/admission", "envtest/sim/internal/codec", "envtest/sim/internal/controllers", "envtest/sim/internal/conversion", "envtest/sim/internal/crdschema", "envtest/sim/internal/fieldmanager", "envtest/sim/internal/kinds", "envtest/sim/internal/load", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store", "envtest/sim/internal/verbs", "envtest/sim/internal/webhook"},
+	"envtest/sim":              {"envtest/fault", "envtest/sim/internal/admission", "envtest/sim/internal/bubble", "envtest/sim/internal/codec", "envtest/sim/internal/controllers", "envtest/sim/internal/conversion", "envtest/sim/internal/crdschema", "envtest/sim/internal/fieldmanager", "envtest/sim/internal/kinds", "envtest/sim/internal/load", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store", "envtest/sim/internal/verbs", "envtest/sim/internal/webhook"},
 
 	"envtest/sim/conformance":           {}, // it has tests only
-	"envtest/sim/internal/admission":    {"envtest/sim/internal/codec", "envtest/sim/internal/conversion", "envtest/sim/internal/crdschema", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
+	"envtest/sim/internal/admission":    {"envtest/sim/internal/codec", "envtest/sim/internal/conversion", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
+	"envtest/sim/internal/bubble":       {},
 	"envtest/sim/internal/codec":        {"envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/openapi", "envtest/sim/internal/rules"},
-	"envtest/sim/internal/controllers":  {"envtest/sim/internal/crdschema", "envtest/sim/internal/fieldmanager", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store"},
+	"envtest/sim/internal/controllers":  {"envtest/sim/internal/fieldmanager", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store"},
 	"envtest/sim/internal/conversion":   {"envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
 	"envtest/sim/internal/crdschema":    {},
 	"envtest/sim/internal/fieldmanager": {"envtest/sim/internal/codec", "envtest/sim/internal/conversion", "envtest/sim/internal/managed", "envtest/sim/internal/request", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
@@ -76,7 +77,7 @@ var mayImport = map[string][]string{
 	"envtest/sim/internal/rules":        {"envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/managed"},
 	"envtest/sim/internal/store":        {"envtest/sim/internal/codec", "envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/rules", "envtest/sim/internal/wire"},
 	"envtest/sim/internal/verbs":        {"envtest/sim/internal/admission", "envtest/sim/internal/codec", "envtest/sim/internal/controllers", "envtest/sim/internal/conversion", "envtest/sim/internal/fieldmanager", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/managed", "envtest/sim/internal/openapi", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store", "envtest/sim/internal/webhook", "envtest/sim/internal/wire"},
-	"envtest/sim/internal/webhook":      {},
+	"envtest/sim/internal/webhook":      {"envtest/sim/internal/bubble"},
 	"envtest/sim/internal/wire":         {"envtest/sim/internal/jsonvalue"},
 
 	"internal/apipath":     {},

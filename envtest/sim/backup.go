@@ -30,5 +30,5 @@ func (b *Backup) Restore() {
 	s.store.Lock()
 	defer s.store.Unlock()
 	s.store.Restore(b.backup)
-	s.api.Controllers.Restart()
+	s.controllers.Restart()
 }

@@ -34,7 +34,7 @@ type kind struct {
 }
 
 // RoundTrip answers one request that the rules let through. It implements http.RoundTripper.
-func (s *inbox) RoundTrip(h *http.Request) (*http.Response, error) {
+func (i *inbox) RoundTrip(h *http.Request) (*http.Response, error) {
 	if h.Body != nil {
 		defer h.Body.Close()
 	}
@@ -43,23 +43,23 @@ func (s *inbox) RoundTrip(h *http.Request) (*http.Response, error) {
 	}
 	r := request.Parse(h)
 	asked := requestOf(r)
-	if intercept := s.received(asked); intercept != nil {
+	if intercept := i.received(asked); intercept != nil {
 		if resp, err := intercept(asked); resp != nil || err != nil {
 			return resp, err
 		}
 	}
-	return s.api.Answer(r)
+	return i.api.Answer(r)
 }
 
-func (s *inbox) received(r *Request) func(*Request) (*http.Response, error) {
-	s.store.Lock()
-	defer s.store.Unlock()
-	s.counts[kind{r.Verb, r.Resource}]++
+func (i *inbox) received(r *Request) func(*Request) (*http.Response, error) {
+	i.store.Lock()
+	defer i.store.Unlock()
+	i.counts[kind{r.Verb, r.Resource}]++
 	kept := *r
 	kept.request = nil // its context and header would stay in memory, too
-	if s.log = append(s.log, &kept); len(s.log) > keptRequests {
-		s.log[0] = nil
-		s.log = s.log[1:]
+	if i.log = append(i.log, &kept); len(i.log) > keptRequests {
+		i.log[0] = nil
+		i.log = i.log[1:]
 	}
-	return s.intercept
+	return i.intercept
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/bubble"
 )
 
 // Listen also serves the server on a loopback port, for kubectl and other processes. It returns the
@@ -24,7 +24,7 @@ import (
 // Listen ends the test if it cannot listen, and in a synctest bubble, where sockets do not work.
 func (s *Server) Listen(t TB) (kubeconfig string) {
 	t.Helper()
-	if webhook.InBubble() {
+	if bubble.Inside() {
 		t.Fatal("sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config, or call it outside of the bubble")
 	}
 	var config net.ListenConfig

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/bubble"
 )
 
 // RoundTrip answers one request by the rules. It implements http.RoundTripper. It fails after
 // Close, and in a synctest bubble if the server was created outside of it.
 func (s *Server) RoundTrip(h *http.Request) (*http.Response, error) {
-	// A bubble's clock begins in 2000, so only then the slow InBubble is needed.
-	if time.Now().Before(s.born) && webhook.InBubble() {
+	// A bubble's clock begins in 2000, so only then the slow bubble.Inside is needed.
+	if time.Now().Before(s.born) && bubble.Inside() {
 		return nil, fmt.Errorf("sim: %s %s: the server was created outside of the synctest bubble that uses it; call New in the bubble, with its t", h.Method, h.URL.Path)
 	}
 	resp, err := s.transport.RoundTrip(h)

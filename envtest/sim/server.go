@@ -40,12 +40,12 @@ type Server struct {
 	clients   atomic.Int64      // results of Config
 	born      time.Time         // by the wall clock
 
-	api      *verbs.API
-	loader   *load.Loader
-	webhooks *webhook.Webhooks
-
-	store *store.Store
-	inbox *inbox
+	store       *store.Store
+	controllers *controllers.Controllers
+	loader      *load.Loader
+	webhooks    *webhook.Webhooks
+	api         *verbs.API
+	inbox       *inbox
 }
 
 // NewServer returns a server that serves the given resources.
@@ -55,7 +55,7 @@ func NewServer(resources ...Resource) *Server {
 	managers := fieldmanager.NewManagers(objects, converter)
 	controllers := controllers.NewControllers(objects, managers)
 	s := &Server{
-		store: objects, webhooks: hooks, born: time.Now().Round(0),
+		store: objects, controllers: controllers, webhooks: hooks, born: time.Now().Round(0),
 		loader: load.NewLoader(objects, controllers),
 		api:    verbs.NewAPI(objects, converter, managers, admission.NewAdmission(objects, converter, hooks), controllers),
 	}
@@ -73,12 +73,15 @@ func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: Host, Transport: s, QPS: -1, BearerToken: token}
 }
 
+// table returns the table of a resource, or nil if it is not served. It needs the store's lock.
+func (s *Server) table(of Resource) *store.Table { return s.store.Tables[kinds.Resource(of).GVR()] }
+
 // Serve adds resources without objects. Served resources are not changed.
 func (s *Server) Serve(resources ...Resource) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	for _, r := range resources {
-		s.api.Controllers.Serve(kinds.Define(kinds.Resource(r)), nil)
+		s.controllers.Serve(kinds.Define(kinds.Resource(r)), nil)
 	}
 }
 
@@ -89,9 +92,9 @@ func (s *Server) Withdraw(resources ...Resource) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	for _, r := range resources {
-		if t := s.store.Tables[kinds.Resource(r).GVR()]; t != nil {
+		if t := s.table(r); t != nil {
 			s.store.Withdraw(t)
-			s.api.Controllers.Recheck()
+			s.controllers.Recheck()
 		}
 	}
 }
@@ -168,18 +171,18 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 	}
 	s.store.Lock()
 	defer s.store.Unlock()
-	t := s.store.Tables[kinds.Resource(in).GVR()]
+	t := s.table(in)
 	if t == nil {
 		panic(fmt.Sprintf("sim: %s is not served; give it to NewServer or Serve", in.Name))
 	}
-	if namespaces := s.store.Tables[kinds.Namespaces.GVR()]; namespaces != nil && t.Namespaced {
-		s.api.Controllers.EnsureNamespace(namespaces, u.GetNamespace())
+	if t.Namespaced {
+		s.controllers.EnsureNamespace(u.GetNamespace())
 	}
 	if t.IsNamespaces() && rules.NamespacePhase(u) == "" {
 		rules.FoundNamespace(u)
 	}
 	stored := s.store.Put(t, t.Objects[store.KeyOf(u)], u)
-	s.api.Controllers.Settle()
+	s.controllers.Settle()
 	return stored
 }
 
@@ -188,12 +191,16 @@ func (s *Server) Put(in Resource, obj metav1.Object) *unstructured.Unstructured 
 func (s *Server) Remove(in Resource, namespace, name string) bool {
 	s.store.Lock()
 	defer s.store.Unlock()
-	t := s.store.Tables[kinds.Resource(in).GVR()]
-	if t == nil || t.Objects[store.Key{Namespace: namespace, Name: name}] == nil {
+	t := s.table(in)
+	if t == nil {
 		return false
 	}
-	s.store.Remove(t, t.Objects[store.Key{Namespace: namespace, Name: name}])
-	s.api.Controllers.Settle()
+	o := t.Objects[store.Key{Namespace: namespace, Name: name}]
+	if o == nil {
+		return false
+	}
+	s.store.Remove(t, o)
+	s.controllers.Settle()
 	return true
 }
 
@@ -201,7 +208,7 @@ func (s *Server) Remove(in Resource, namespace, name string) bool {
 func (s *Server) Object(in Resource, namespace, name string) *unstructured.Unstructured {
 	s.store.Lock()
 	defer s.store.Unlock()
-	if t := s.store.Tables[kinds.Resource(in).GVR()]; t != nil && t.Objects[store.Key{Namespace: namespace, Name: name}] != nil {
+	if t := s.table(in); t != nil {
 		return t.Objects[store.Key{Namespace: namespace, Name: name}].DeepCopy()
 	}
 	return nil
@@ -218,7 +225,7 @@ func (s *Server) Version() string {
 func (s *Server) Stored(in Resource) int {
 	s.store.Lock()
 	defer s.store.Unlock()
-	if t := s.store.Tables[kinds.Resource(in).GVR()]; t != nil {
+	if t := s.table(in); t != nil {
 		return len(t.Objects)
 	}
 	return 0
@@ -229,7 +236,7 @@ func (s *Server) Stored(in Resource) int {
 func (s *Server) UseSchemas(with crdschema.Schemas) {
 	s.store.Lock()
 	defer s.store.Unlock()
-	s.api.Controllers.Schemas, s.api.Admission.Schemas = with, with
+	s.store.Schemas = with
 	if t := s.store.Tables[kinds.CRDs]; t != nil {
 		t.Schema = kinds.CRDSchema{Schemas: with}
 	}

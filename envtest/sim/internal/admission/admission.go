@@ -4,11 +4,8 @@
 package admission
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -33,9 +30,6 @@ type Admission struct {
 	converter *conversion.Converter
 	webhooks  *webhook.Webhooks
 	hooks     map[schema.GroupVersionResource]hooks
-
-	// Schemas evaluates matchConditions. It may be nil.
-	Schemas crdschema.Schemas
 }
 
 // NewAdmission returns the admission of a store.
@@ -92,20 +86,20 @@ func (a *attributes) exempt() bool {
 }
 
 // Mutated returns what the mutating webhooks make of u, which replaces live (nil: is new).
-func (s *Admission) Mutated(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (p *Admission) Mutated(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if r.Subresource == "scale" { // they have seen the Scale
 		return u, nil
 	}
 	a := AttributesOf(r, t, live, u)
-	err := s.Mutate(a)
+	err := p.Mutate(a)
 	return a.Object, err
 }
 
 // Mutate calls the mutating webhooks that match a write, in the order of their
 // configurations' names, and replaces a.object by their result. If an object changed after a
 // webhook with reinvocationPolicy IfNeeded, that webhook is called again, once.
-func (s *Admission) Mutate(a *attributes) error {
-	hooks := s.webhooksOf(mutatingConfigurations)
+func (p *Admission) Mutate(a *attributes) error {
+	hooks := p.webhooksOf(mutatingConfigurations)
 	if len(hooks) == 0 || a.exempt() {
 		return nil
 	}
@@ -116,7 +110,7 @@ func (s *Admission) Mutate(a *attributes) error {
 			if a.reinvoking && !again[h] {
 				continue
 			}
-			called, changed, err := s.mutateBy(a, h)
+			called, changed, err := p.mutateBy(a, h)
 			if err != nil {
 				return err
 			}
@@ -134,12 +128,12 @@ func (s *Admission) Mutate(a *attributes) error {
 	return nil
 }
 
-func (s *Admission) mutateBy(a *attributes, h *hook) (called, changed bool, err error) {
-	i, err := s.match(h, a)
+func (p *Admission) mutateBy(a *attributes, h *hook) (called, changed bool, err error) {
+	i, err := p.match(h, a)
 	if i == nil || err != nil {
 		return false, false, err
 	}
-	result, err := s.review(a, i)
+	result, err := p.review(a, i)
 	if result == nil || err != nil {
 		return true, false, err
 	}
@@ -164,7 +158,7 @@ func (s *Admission) mutateBy(a *attributes, h *hook) (called, changed bool, err 
 	}
 	changed = !apiequality.Semantic.DeepEqual(i.object.Object, after.Object)
 	if i.table != a.table {
-		if after, err = s.converter.ConvertOne(&a.request.Answers, a.table, after); err != nil {
+		if after, err = p.converter.ConvertOne(&a.request.Answers, a.table, after); err != nil {
 			return true, false, internal(err)
 		}
 	}
@@ -187,14 +181,14 @@ func (i *invocation) patched(operations jsonpatch.Patch) (*unstructured.Unstruct
 
 // Approve calls the validating webhooks that match a write. The first refusal counts, but all
 // are called, as in the real server.
-func (s *Admission) Approve(a *attributes) error {
-	hooks := s.webhooksOf(validatingConfigurations)
+func (p *Admission) Approve(a *attributes) error {
+	hooks := p.webhooksOf(validatingConfigurations)
 	if len(hooks) == 0 || a.exempt() {
 		return nil
 	}
 	var invocations []*invocation
 	for _, h := range hooks {
-		i, err := s.match(h, a)
+		i, err := p.match(h, a)
 		if err != nil {
 			return err
 		}
@@ -204,8 +198,8 @@ func (s *Admission) Approve(a *attributes) error {
 	}
 	var first error
 	for _, i := range invocations {
-		result, err := s.review(a, i)
-		if p := (*webhook.Pending)(nil); errors.As(err, &p) {
+		result, err := p.review(a, i)
+		if webhook.IsPending(err) {
 			return err
 		}
 		if err == nil && result != nil && !result.Allowed {
@@ -245,7 +239,7 @@ func (h *hook) failed(reason error) error {
 
 // internal makes an error one of the server, unless it is pending.
 func internal(err error) error {
-	if p := (*webhook.Pending)(nil); errors.As(err, &p) {
+	if webhook.IsPending(err) {
 		return err
 	}
 	return apierrors.NewInternalError(err)
@@ -262,17 +256,17 @@ type invocation struct {
 func (i *invocation) resource() schema.GroupVersionResource { return i.table.GVR() }
 
 // Configured reports whether there are admission webhooks.
-func (s *Admission) Configured() bool {
-	return len(s.webhooksOf(mutatingConfigurations))+len(s.webhooksOf(validatingConfigurations)) > 0
+func (p *Admission) Configured() bool {
+	return len(p.webhooksOf(mutatingConfigurations))+len(p.webhooksOf(validatingConfigurations)) > 0
 }
 
 // Dismiss calls the webhooks that match the deletion of an object that t shows as live.
-func (s *Admission) Dismiss(r *request.Request, t *store.Table, live *unstructured.Unstructured, options *metav1.DeleteOptions) error {
+func (p *Admission) Dismiss(r *request.Request, t *store.Table, live *unstructured.Unstructured, options *metav1.DeleteOptions) error {
 	options = options.DeepCopy()
 	r.DryRun = len(options.DryRun) > 0
 	a := &attributes{request: r, table: t, Codec: t.Codec(), operation: admissionv1.Delete, name: r.Name, old: live, options: options}
-	if err := s.Mutate(a); err != nil {
+	if err := p.Mutate(a); err != nil {
 		return err
 	}
-	return s.Approve(a)
+	return p.Approve(a)
 }

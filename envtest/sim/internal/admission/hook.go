@@ -48,18 +48,18 @@ type hooks struct {
 	list    []*hook
 }
 
-func (s *Admission) webhooksOf(of schema.GroupVersionResource) []*hook {
-	t := s.store.Tables[of]
+func (p *Admission) webhooksOf(of schema.GroupVersionResource) []*hook {
+	t := p.store.Tables[of]
 	if t == nil || len(t.Objects) == 0 {
 		return nil
 	}
-	known := s.hooks[of]
-	if changes := t.Dropped + len(t.Events); known.of != t || known.changes != changes {
+	known := p.hooks[of]
+	if changes := t.End(); known.of != t || known.changes != changes {
 		known = hooks{of: t, changes: changes}
 		for _, u := range t.Sorted() {
 			known.list = append(known.list, readHooks(u, of == mutatingConfigurations)...)
 		}
-		s.hooks[of] = known
+		p.hooks[of] = known
 	}
 	return known.list
 }
@@ -82,27 +82,27 @@ func readHooks(u *unstructured.Unstructured, mutates bool) []*hook {
 }
 
 // match returns the call of a webhook for a write, or nil if the webhook does not want it.
-func (s *Admission) match(h *hook, a *attributes) (*invocation, error) {
-	i, err := s.choose(h, a)
+func (p *Admission) match(h *hook, a *attributes) (*invocation, error) {
+	i, err := p.choose(h, a)
 	if i == nil || err != nil || len(h.MatchConditions) == 0 {
 		return i, err
 	}
-	if wanted, err := s.conditions(a, i); err != nil || !wanted {
+	if wanted, err := p.conditions(a, i); err != nil || !wanted {
 		return nil, err
 	}
 	return i, nil
 }
 
 // choose is match without the matchConditions.
-func (s *Admission) choose(h *hook, a *attributes) (*invocation, error) {
+func (p *Admission) choose(h *hook, a *attributes) (*invocation, error) {
 	if h.broken != nil {
 		return nil, apierrors.NewInternalError(h.broken)
 	}
-	selected, err := s.selected(h, a)
+	selected, err := p.selected(h, a)
 	if !selected && err == nil || !h.objects.Empty() && !selects(h.objects, a.Object) && !selects(h.objects, a.old) {
 		return nil, nil //nolint:nilnil // see above
 	}
-	t := s.wanted(h, a)
+	t := p.wanted(h, a)
 	switch {
 	case t == nil:
 		return nil, nil //nolint:nilnil // see above
@@ -115,12 +115,12 @@ func (s *Admission) choose(h *hook, a *attributes) (*invocation, error) {
 	}
 	i.codec = t.Codec()
 	if a.Object != nil {
-		if i.object, err = s.converter.ConvertOne(&a.request.Answers, t, a.Object); err != nil {
+		if i.object, err = p.converter.ConvertOne(&a.request.Answers, t, a.Object); err != nil {
 			return nil, internal(err)
 		}
 	}
 	if a.old != nil {
-		if i.old, err = s.converter.ConvertOne(&a.request.Answers, t, a.old); err != nil {
+		if i.old, err = p.converter.ConvertOne(&a.request.Answers, t, a.old); err != nil {
 			return nil, internal(err)
 		}
 	}
@@ -134,14 +134,14 @@ func selects(selector labels.Selector, u *unstructured.Unstructured) bool {
 
 // selected reports whether a webhook's namespace selector selects a write. It selects all
 // objects that have no namespace.
-func (s *Admission) selected(h *hook, a *attributes) (bool, error) {
+func (p *Admission) selected(h *hook, a *attributes) (bool, error) {
 	if h.namespaces.Empty() || a.namespace() == "" && !a.table.IsNamespaces() {
 		return true, nil
 	}
 	if a.table.IsNamespaces() && a.request.Subresource == "" && a.Object != nil {
 		return selects(h.namespaces, a.Object), nil
 	}
-	namespaces := s.store.Tables[kinds.Namespaces.GVR()]
+	namespaces := p.store.Tables[kinds.Namespaces.GVR()]
 	if namespaces == nil {
 		return h.namespaces.Matches(labels.Set{corev1.LabelMetadataName: a.namespace()}), nil
 	}
@@ -154,7 +154,7 @@ func (s *Admission) selected(h *hook, a *attributes) (bool, error) {
 
 // wanted returns the version of the resource that a webhook's rules name: the requested one
 // or, with matchPolicy Equivalent, another one. It returns nil if there is none.
-func (s *Admission) wanted(h *hook, a *attributes) *store.Table {
+func (p *Admission) wanted(h *hook, a *attributes) *store.Table {
 	wants := func(t *store.Table) func(admissionregistrationv1.RuleWithOperations) bool {
 		return func(r admissionregistrationv1.RuleWithOperations) bool { return matches(r, a, t.GVR()) }
 	}
@@ -165,7 +165,7 @@ func (s *Admission) wanted(h *hook, a *attributes) *store.Table {
 		return nil
 	}
 	for _, r := range h.Rules {
-		for _, t := range s.store.SortedTables() {
+		for _, t := range p.store.SortedTables() {
 			if t.Storage == a.table.Storage && wants(t)(r) {
 				return t
 			}

@@ -12,15 +12,15 @@ import (
 )
 
 // conditions reports whether the matchConditions of a webhook hold for a call of it.
-func (s *Admission) conditions(a *attributes, i *invocation) (bool, error) {
+func (p *Admission) conditions(a *attributes, i *invocation) (bool, error) {
 	h := i.hook
 	if h.holds == nil {
-		if s.Schemas == nil {
+		if p.store.Schemas == nil {
 			return false, request.StatusError(501, "NotImplemented", fmt.Sprintf(
 				"sim: %s %s: webhook %q has matchConditions, which this server does not evaluate; use package envtest/sim/crd, or a real API server: package envtest starts one",
 				a.request.HTTP.Method, a.request.HTTP.URL.Path, h.Name))
 		}
-		h.holds = s.Schemas.CompileConditions(h.MatchConditions, *h.FailurePolicy)
+		h.holds = p.store.Schemas.CompileConditions(h.MatchConditions, *h.FailurePolicy)
 	}
 	request, err := a.admissionRequest(i, "")
 	if err != nil {

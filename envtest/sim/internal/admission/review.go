@@ -27,7 +27,7 @@ import (
 
 // review returns a webhook's answer about a write. It returns nil if the call failed and the
 // webhook's failure policy ignores that.
-func (s *Admission) review(a *attributes, i *invocation) (*admissionv1.AdmissionResponse, error) {
+func (p *Admission) review(a *attributes, i *invocation) (*admissionv1.AdmissionResponse, error) {
 	h := i.hook
 	if a.request.DryRun && (h.SideEffects == nil || *h.SideEffects != admissionregistrationv1.SideEffectClassNone &&
 		*h.SideEffects != admissionregistrationv1.SideEffectClassNoneOnDryRun) {
@@ -36,7 +36,7 @@ func (s *Admission) review(a *attributes, i *invocation) (*admissionv1.Admission
 	version := h.reviewVersion()
 	got, ok := a.request.Answers[a.question(i)]
 	if !ok && version != "" {
-		return nil, s.ask(a, i, version)
+		return nil, p.ask(a, i, version)
 	}
 	var result *admissionv1.AdmissionResponse
 	err := got.Err
@@ -84,13 +84,13 @@ func (a *attributes) question(i *invocation) webhook.Question {
 
 // ask returns the error that makes the call. The review is encoded now, because the objects
 // belong to the request.
-func (s *Admission) ask(a *attributes, i *invocation, version string) error {
-	uid := s.store.NewReviewUID()
+func (p *Admission) ask(a *attributes, i *invocation, version string) error {
+	uid := p.store.NewReviewUID()
 	body, err := a.review(i, version, uid)
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	to := webhook.Backend{WebhookClientConfig: i.hook.ClientConfig, Handler: s.webhooks.Handler, Timeout: time.Duration(*i.hook.TimeoutSeconds) * time.Second}
+	to := webhook.Backend{WebhookClientConfig: i.hook.ClientConfig, Handler: p.webhooks.Handler, Timeout: time.Duration(*i.hook.TimeoutSeconds) * time.Second}
 	return &webhook.Pending{Question: a.question(i), Call: func(ctx context.Context) webhook.Answer {
 		body, err := to.Post(ctx, body)
 		return webhook.Answer{Body: body, UID: uid, Version: version, Err: err}

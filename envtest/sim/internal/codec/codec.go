@@ -202,7 +202,7 @@ func coerceMetadata(u *unstructured.Unstructured) ([]error, error) {
 	return unknown, nil
 }
 
-// Normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
+// normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
 // the form of its Go type, another one is JSON with integers.
 func normal(of kinds.Resource, content map[string]any) (map[string]any, error) {
 	obj, err := kinds.Scheme().New(of.GVK())

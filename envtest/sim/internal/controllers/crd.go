@@ -22,66 +22,66 @@ import (
 
 // SettleCRDs does what the controllers of CustomResourceDefinitions do: it accepts names,
 // serves and withdraws versions, and finishes deletions.
-func (s *Controllers) SettleCRDs() {
-	t := s.store.Tables[kinds.CRDs]
-	for s.observe(); s.crdsChanged && t != nil; s.observe() {
-		s.crdsChanged = false
+func (c *Controllers) SettleCRDs() {
+	t := c.store.Tables[kinds.CRDs]
+	for c.observe(); c.crdsChanged && t != nil; c.observe() {
+		c.crdsChanged = false
 		served := map[schema.GroupVersionResource]bool{}
 		waiting := false
 		for _, u := range t.Sorted() {
-			waiting = s.settleCRD(t, u, served) || waiting
+			waiting = c.settleCRD(t, u, served) || waiting
 		}
-		s.withdraw(served)
-		s.observe()
-		if waiting && !s.crdsChanged { // objects have finalizers: look after the next write
-			s.crdsChanged = true
+		c.withdraw(served)
+		c.observe()
+		if waiting && !c.crdsChanged { // objects have finalizers: look after the next write
+			c.crdsChanged = true
 			return
 		}
 	}
 }
 
 // withdraw withdraws the versions that no CustomResourceDefinition serves any more.
-func (s *Controllers) withdraw(served map[schema.GroupVersionResource]bool) {
-	for gvr, t := range s.store.Tables {
+func (c *Controllers) withdraw(served map[schema.GroupVersionResource]bool) {
+	for gvr, t := range c.store.Tables {
 		if t.CRD && !served[gvr] {
-			s.store.Drop(gvr)
-			s.Recheck()
+			c.store.Drop(gvr)
+			c.Recheck()
 		}
 	}
 }
 
 // settleCRD reports whether a CustomResourceDefinition waits for the end of its objects.
-func (s *Controllers) settleCRD(t *store.Table, u *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) bool {
-	c, err := kinds.ReadCRD(u)
+func (c *Controllers) settleCRD(t *store.Table, u *unstructured.Unstructured, served map[schema.GroupVersionResource]bool) bool {
+	crd, err := kinds.ReadCRD(u)
 	if err != nil {
 		return false
 	}
-	s.acceptNames(t, c)
+	c.acceptNames(t, crd)
 	next := u.DeepCopy()
-	ending := c.Metadata.DeletionTimestamp != nil && slices.Contains(c.Metadata.Finalizers, cleanupFinalizer)
-	empty := ending && s.emptyCRD(c)
+	ending := crd.Metadata.DeletionTimestamp != nil && slices.Contains(crd.Metadata.Finalizers, cleanupFinalizer)
+	empty := ending && c.emptyCRD(crd)
 	if empty {
 		next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == cleanupFinalizer }))
 	}
-	c.StoreStatus(next)
+	crd.StoreStatus(next)
 	switch {
-	case c.Metadata.DeletionTimestamp != nil && len(next.GetFinalizers()) == 0:
-		s.store.Remove(t, next)
-		delete(s.crdStores, c.Metadata.Name)
+	case crd.Metadata.DeletionTimestamp != nil && len(next.GetFinalizers()) == 0:
+		c.store.Remove(t, next)
+		delete(c.crdStores, crd.Metadata.Name)
 		return false
 	case !jsonvalue.Equal(next.Object, u.Object):
-		s.store.Record(t, watch.Modified, u, next)
+		c.store.Record(t, watch.Modified, u, next)
 	}
-	if c.Is("Established") {
-		s.serveCRD(next, c, served)
+	if crd.Is("Established") {
+		c.serveCRD(next, crd, served)
 	}
 	return ending && !empty
 }
 
 // acceptNames decides which names a CustomResourceDefinition gets, and establishes it.
-func (s *Controllers) acceptNames(t *store.Table, c *kinds.CRD) {
-	resources, kindNames := s.taken(t, c)
-	want, has := c.Spec.Names, &c.Status.AcceptedNames
+func (c *Controllers) acceptNames(t *store.Table, crd *kinds.CRD) {
+	resources, kindNames := c.taken(t, crd)
+	want, has := crd.Spec.Names, &crd.Status.AcceptedNames
 	status, reason, message := "True", "NoConflicts", "no conflicts found"
 	take := func(why string, want string, has *string, taken []string) {
 		if want != *has && slices.Contains(taken, want) {
@@ -109,21 +109,21 @@ func (s *Controllers) acceptNames(t *store.Table, c *kinds.CRD) {
 	take("KindConflict", want.Kind, &has.Kind, kindNames)
 	take("ListKindConflict", want.ListKind, &has.ListKind, kindNames)
 	has.Categories = want.Categories
-	c.Set("NamesAccepted", status, reason, message)
+	crd.Set("NamesAccepted", status, reason, message)
 	switch {
-	case c.Is("Established"):
-	case c.Is("NamesAccepted"):
-		c.Set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+	case crd.Is("Established"):
+	case crd.Is("NamesAccepted"):
+		crd.Set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 	default:
-		c.Set("Established", "False", "NotAccepted", "not all names are accepted")
+		crd.Set("Established", "False", "NotAccepted", "not all names are accepted")
 	}
 }
 
 // taken returns the names that other CustomResourceDefinitions of the group have.
-func (s *Controllers) taken(t *store.Table, c *kinds.CRD) (resources, kindNames []string) {
+func (c *Controllers) taken(t *store.Table, crd *kinds.CRD) (resources, kindNames []string) {
 	for _, u := range t.Objects {
 		other, err := kinds.ReadCRD(u)
-		if err != nil || other.Spec.Group != c.Spec.Group || other.Metadata.Name == c.Metadata.Name {
+		if err != nil || other.Spec.Group != crd.Spec.Group || other.Metadata.Name == crd.Metadata.Name {
 			continue
 		}
 		names := other.Status.AcceptedNames
@@ -133,102 +133,102 @@ func (s *Controllers) taken(t *store.Table, c *kinds.CRD) (resources, kindNames 
 	return resources, kindNames
 }
 
-func (s *Controllers) serveCRD(u *unstructured.Unstructured, c *kinds.CRD, served map[schema.GroupVersionResource]bool) {
-	with := s.crdStores[c.Metadata.Name]
+func (c *Controllers) serveCRD(u *unstructured.Unstructured, crd *kinds.CRD, served map[schema.GroupVersionResource]bool) {
+	with := c.crdStores[crd.Metadata.Name]
 	if with == nil {
-		with = s.store.Sibling(kinds.Definition{Resource: kinds.Resource{Group: c.Spec.Group, Name: c.Status.AcceptedNames.Plural}})
+		with = c.store.Sibling(kinds.Definition{Resource: kinds.Resource{Group: crd.Spec.Group, Name: crd.Status.AcceptedNames.Plural}})
 	}
-	for _, v := range c.Spec.Versions {
+	for _, v := range crd.Spec.Versions {
 		if !v.Served {
 			continue
 		}
-		d := c.Define(v)
-		if s.Schemas != nil {
-			if schema, err := s.Schemas.Schema(u, v.Name); err == nil {
+		d := crd.Define(v)
+		if c.store.Schemas != nil {
+			if schema, err := c.store.Schemas.Schema(u, v.Name); err == nil {
 				d.Schema = schema
 			}
 		}
-		t := s.store.Serve(d, with)
+		t := c.store.Serve(d, with)
 		t.Definition, with = d, t.Storage
 		t.Fields = nil // they know the versions and their schemas
 		t.StorageKind = d.GVK()
-		t.StorageKind.Version = c.Storage()
-		t.ConvertWith(c.Webhook())
+		t.StorageKind.Version = crd.Storage()
+		t.ConvertWith(crd.Webhook())
 		served[d.GVR()] = true
 	}
-	if s.crdStores == nil {
-		s.crdStores = map[string]*store.Storage{}
+	if c.crdStores == nil {
+		c.crdStores = map[string]*store.Storage{}
 	}
-	s.crdStores[c.Metadata.Name] = with
-	s.withdrawGuess(c)
+	c.crdStores[crd.Metadata.Name] = with
+	c.withdrawGuess(crd)
 }
 
 const cleanupFinalizer = "customresourcecleanup.apiextensions.k8s.io"
 
 // endCRD marks a CustomResourceDefinition as being deleted: its objects go first.
-func (s *Controllers) endCRD(t *store.Table, live *unstructured.Unstructured, dry bool) *unstructured.Unstructured {
+func (c *Controllers) endCRD(t *store.Table, live *unstructured.Unstructured, dry bool) *unstructured.Unstructured {
 	u, at := live.DeepCopy(), metav1.Now()
 	u.SetDeletionTimestamp(&at)
 	if !slices.Contains(u.GetFinalizers(), cleanupFinalizer) {
 		u.SetFinalizers(append(u.GetFinalizers(), cleanupFinalizer))
 	}
-	if c, err := kinds.ReadCRD(u); err == nil {
-		c.Set("Terminating", "True", "InstanceDeletionPending",
+	if crd, err := kinds.ReadCRD(u); err == nil {
+		crd.Set("Terminating", "True", "InstanceDeletionPending",
 			"CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon")
-		c.StoreStatus(u)
+		crd.StoreStatus(u)
 	}
 	if dry {
 		return u
 	}
-	return s.store.Record(t, watch.Modified, live, u)
+	return c.store.Record(t, watch.Modified, live, u)
 }
 
 // emptyCRD deletes the objects of a CustomResourceDefinition that is being deleted. It
 // reports whether none is left: objects with finalizers stay until those are gone.
-func (s *Controllers) emptyCRD(c *kinds.CRD) bool {
+func (c *Controllers) emptyCRD(crd *kinds.CRD) bool {
 	var t *store.Table
-	for gvr, other := range s.store.Tables {
-		if other.CRD && gvr.Group == c.Spec.Group && gvr.Resource == c.Status.AcceptedNames.Plural {
+	for gvr, other := range c.store.Tables {
+		if other.CRD && gvr.Group == crd.Spec.Group && gvr.Resource == crd.Status.AcceptedNames.Plural {
 			t = other
 		}
 	}
 	switch {
-	case !c.Is("Established"):
-		c.Set("Terminating", "False", "NeverEstablished", "resource was never established")
+	case !crd.Is("Established"):
+		crd.Set("Terminating", "False", "NeverEstablished", "resource was never established")
 		return true
 	case t == nil:
-		c.Set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+		crd.Set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
 		return true
 	}
 	for _, u := range t.Sorted() {
 		if len(u.GetFinalizers()) == 0 {
-			s.store.Remove(t, u)
+			c.store.Remove(t, u)
 		} else if u.GetDeletionTimestamp() == nil {
 			next := u.DeepCopy()
 			rules.MarkDeleted(next, 0)
-			s.store.Record(t, watch.Modified, u, next)
+			c.store.Record(t, watch.Modified, u, next)
 		}
 	}
 	if len(t.Objects) > 0 {
-		c.Set("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+		crd.Set("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
 		return false
 	}
-	c.Set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
+	crd.Set("Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
 	return true
 }
 
 // withdrawGuess stops serving a kind in another way than its definition. If the plural was
 // wrong, objects that a test has put there stay.
-func (s *Controllers) withdrawGuess(c *kinds.CRD) {
-	kind, plural := schema.GroupKind{Group: c.Spec.Group, Kind: c.Status.AcceptedNames.Kind}, c.Status.AcceptedNames.Plural
-	for gvr, t := range s.store.Tables {
+func (c *Controllers) withdrawGuess(crd *kinds.CRD) {
+	kind, plural := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Status.AcceptedNames.Kind}, crd.Status.AcceptedNames.Plural
+	for gvr, t := range c.store.Tables {
 		if !t.Guessed || t.GVK().GroupKind() != kind {
 			continue
 		}
-		served := slices.ContainsFunc(c.Spec.Versions, func(v kinds.CRDVersion) bool { return v.Served && v.Name == t.Version })
+		served := slices.ContainsFunc(crd.Spec.Versions, func(v kinds.CRDVersion) bool { return v.Served && v.Name == t.Version })
 		if t.Name == plural && !served || t.Name != plural && len(t.Objects) == 0 {
-			s.store.Drop(gvr)
-			s.Recheck()
+			c.store.Drop(gvr)
+			c.Recheck()
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 
 // Delete deletes an object, or marks it as being deleted if it has finalizers or a grace period.
 // It returns the last state and whether the object is gone.
-func (s *Controllers) Delete(t *store.Table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
+func (c *Controllers) Delete(t *store.Table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
 	if t.IsNamespaces() {
-		return s.endNamespace(t, live, o)
+		return c.endNamespace(t, live, o)
 	}
 	if err := rules.CheckPreconditions(&t.Definition, live, o); err != nil {
 		return nil, false, err
@@ -29,15 +29,15 @@ func (s *Controllers) Delete(t *store.Table, live *unstructured.Unstructured, o 
 	}
 	dry := len(o.DryRun) > 0
 	if t.GVR() == kinds.CRDs && live.GetDeletionTimestamp() == nil {
-		return s.endCRD(t, live, dry), false, nil
+		return c.endCRD(t, live, dry), false, nil
 	}
 	finalizers := rules.DeletionFinalizers(&t.Definition, live, o)
 	if !graceful && len(finalizers) == 0 {
 		if dry {
 			return live, true, nil
 		}
-		s.store.Remove(t, live)
-		return store.WithVersion(live, s.store.Version), true, nil
+		c.store.Remove(t, live)
+		return store.WithVersion(live, c.store.Version), true, nil
 	}
 	u := live.DeepCopy()
 	u.SetFinalizers(finalizers)
@@ -47,7 +47,7 @@ func (s *Controllers) Delete(t *store.Table, live *unstructured.Unstructured, o 
 		rules.MarkDeleted(u, grace)
 	}
 	if !jsonvalue.Equal(u.Object, live.Object) && !dry {
-		u = s.store.Record(t, watch.Modified, live, u)
+		u = c.store.Record(t, watch.Modified, live, u)
 	}
 	if len(finalizers) > 0 || grace > 0 {
 		return u, false, nil
@@ -55,6 +55,6 @@ func (s *Controllers) Delete(t *store.Table, live *unstructured.Unstructured, o 
 	if dry {
 		return u, true, nil
 	}
-	s.store.Remove(t, u)
-	return store.WithVersion(u, s.store.Version), true, nil
+	c.store.Remove(t, u)
+	return store.WithVersion(u, c.store.Version), true, nil
 }

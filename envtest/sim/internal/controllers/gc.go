@@ -6,8 +6,6 @@ package controllers
 import (
 	"slices"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,9 +30,6 @@ type Controllers struct {
 	terminating map[string]bool           // being deleted; true: it changed
 	crdsChanged bool                      // CustomResourceDefinitions have to be settled
 	crdStores   map[string]*store.Storage // by name
-
-	// Schemas has the schemas of CustomResourceDefinitions. Nil: custom objects are not checked.
-	Schemas crdschema.Schemas
 }
 
 // NewControllers returns the controllers of a store.
@@ -43,14 +38,14 @@ func NewControllers(s *store.Store, m *fieldmanager.Managers) *Controllers {
 }
 
 // Restart makes the controllers see all objects of a restored store as new ones.
-func (s *Controllers) Restart() {
-	s.graph = newGraph()
-	clear(s.terminating)
-	s.crdsChanged = true
-	s.Settle()
+func (c *Controllers) Restart() {
+	c.graph = newGraph()
+	clear(c.terminating)
+	c.crdsChanged = true
+	c.Settle()
 }
 
-// graph knows owners and dependents, for the garbage collector. The Server's mutex guards it. It
+// graph knows owners and dependents, for the garbage collector. The store's lock guards it. It
 // follows the rules of kube-controller-manager. Its queues are in order, so that tests repeat.
 type graph struct {
 	objects    map[types.UID]*node
@@ -186,13 +181,13 @@ func blocks(ref metav1.OwnerReference) bool {
 // collect does everything that the garbage collector would do now. The real collector's
 // workers attempt several objects at the same time: each reads its owners before another's write
 // is stored. So a round of attempts decides on the state before the round.
-func (s *Controllers) collect() {
-	g := s.graph
-	for s.observe(); len(g.attempts)+len(g.orphaners)+len(g.retries) > 0; s.observe() {
+func (c *Controllers) collect() {
+	g := c.graph
+	for c.observe(); len(g.attempts)+len(g.orphaners)+len(g.retries) > 0; c.observe() {
 		if len(g.orphaners) > 0 {
 			n := g.orphaners[0]
 			g.orphaners = g.orphaners[1:]
-			s.orphan(n)
+			c.orphan(n)
 			continue
 		}
 		if len(g.attempts) == 0 {
@@ -202,7 +197,7 @@ func (s *Controllers) collect() {
 		g.attempts = nil
 		var writes []func()
 		for _, n := range round {
-			if write := s.attempt(n); write != nil {
+			if write := c.attempt(n); write != nil {
 				writes = append(writes, write)
 			}
 		}
@@ -212,7 +207,7 @@ func (s *Controllers) collect() {
 	}
 }
 
-func (s *Controllers) live(n *node) *unstructured.Unstructured {
+func (c *Controllers) live(n *node) *unstructured.Unstructured {
 	if live := n.table.Objects[n.key]; live != nil && live.GetUID() == n.uid {
 		return live
 	}
@@ -220,16 +215,16 @@ func (s *Controllers) live(n *node) *unstructured.Unstructured {
 }
 
 // orphan removes n from the owners of its dependents, and its finalizer.
-func (s *Controllers) orphan(n *node) {
-	for _, d := range slices.Clone(s.graph.dependents[n.uid]) {
-		s.disown(d, []types.UID{n.uid})
+func (c *Controllers) orphan(n *node) {
+	for _, d := range slices.Clone(c.graph.dependents[n.uid]) {
+		c.disown(d, []types.UID{n.uid})
 	}
-	s.unhold(n, metav1.FinalizerOrphanDependents)
+	c.unhold(n, metav1.FinalizerOrphanDependents)
 }
 
 // disown removes owners from the object of n.
-func (s *Controllers) disown(n *node, owners []types.UID) {
-	s.edit(n, func(u *unstructured.Unstructured) {
+func (c *Controllers) disown(n *node, owners []types.UID) {
+	c.edit(n, func(u *unstructured.Unstructured) {
 		refs := slices.DeleteFunc(u.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
 		if u.SetOwnerReferences(refs); len(refs) == 0 {
 			unstructured.RemoveNestedField(u.Object, "metadata", "ownerReferences")
@@ -237,26 +232,26 @@ func (s *Controllers) disown(n *node, owners []types.UID) {
 	})
 }
 
-func (s *Controllers) unhold(n *node, finalizer string) {
-	s.edit(n, func(u *unstructured.Unstructured) {
+func (c *Controllers) unhold(n *node, finalizer string) {
+	c.edit(n, func(u *unstructured.Unstructured) {
 		u.SetFinalizers(slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f == finalizer }))
 	})
 }
 
 // attempt returns the write that n needs now, or nil: the deletion of an object that has lost
 // all owners, the removal of owners that are gone, or the end of the wait for dependents.
-func (s *Controllers) attempt(n *node) (write func()) {
-	live := s.live(n)
+func (c *Controllers) attempt(n *node) (write func()) {
+	live := c.live(n)
 	if live == nil {
 		return nil
 	}
 	if live.GetDeletionTimestamp() != nil {
-		if !deleting(live, metav1.FinalizerDeleteDependents) || s.awaitsDependents(n) {
+		if !deleting(live, metav1.FinalizerDeleteDependents) || c.awaitsDependents(n) {
 			return nil
 		}
-		return func() { s.unhold(n, metav1.FinalizerDeleteDependents) }
+		return func() { c.unhold(n, metav1.FinalizerDeleteDependents) }
 	}
-	owners, ok := s.owners(live)
+	owners, ok := c.owners(live)
 	policy := metav1.DeletePropagationBackground
 	switch {
 	case !ok || len(n.refs) == 0:
@@ -266,14 +261,14 @@ func (s *Controllers) attempt(n *node) (write func()) {
 		if len(lost) == 0 {
 			return nil
 		}
-		return func() { s.disown(n, lost) }
-	case len(owners.waiting) > 0 && len(s.graph.dependents[n.uid]) > 0:
+		return func() { c.disown(n, lost) }
+	case len(owners.waiting) > 0 && len(c.graph.dependents[n.uid]) > 0:
 		waits := func(d *node) bool { return d.waits } // n and d may own each other
-		if slices.ContainsFunc(s.graph.dependents[n.uid], waits) && slices.ContainsFunc(live.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return unblocks(n.table, r) }) {
+		if slices.ContainsFunc(c.graph.dependents[n.uid], waits) && slices.ContainsFunc(live.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return unblocks(n.table, r) }) {
 			return func() {
-				s.unblock(n) // its owner may now go without it
-				s.observe()
-				s.graph.retry(n)
+				c.unblock(n) // its owner may now go without it
+				c.observe()
+				c.graph.retry(n)
 			}
 		}
 		policy = metav1.DeletePropagationForeground
@@ -282,27 +277,27 @@ func (s *Controllers) attempt(n *node) (write func()) {
 	case slices.Contains(live.GetFinalizers(), metav1.FinalizerDeleteDependents):
 		policy = metav1.DeletePropagationForeground
 	}
-	return func() { s.collectObject(n, policy) }
+	return func() { c.collectObject(n, policy) }
 }
 
 // awaitsDependents reports whether a dependent blocks the foreground deletion of n.
-func (s *Controllers) awaitsDependents(n *node) bool {
+func (c *Controllers) awaitsDependents(n *node) bool {
 	blocked := false
-	for _, d := range s.graph.dependents[n.uid] {
+	for _, d := range c.graph.dependents[n.uid] {
 		if !slices.ContainsFunc(d.refs, func(r metav1.OwnerReference) bool { return r.UID == n.uid && blocks(r) }) {
 			continue
 		}
 		blocked = true
-		if live := s.live(d); live != nil && live.GetDeletionTimestamp() == nil {
-			s.graph.attempt(d)
+		if live := c.live(d); live != nil && live.GetDeletionTimestamp() == nil {
+			c.graph.attempt(d)
 		}
 	}
 	return blocked
 }
 
 // unblock makes n's references non-blocking.
-func (s *Controllers) unblock(n *node) {
-	s.edit(n, func(u *unstructured.Unstructured) {
+func (c *Controllers) unblock(n *node) {
+	c.edit(n, func(u *unstructured.Unstructured) {
 		refs := u.GetOwnerReferences()
 		for i := range refs {
 			if unblocks(n.table, refs[i]) {
@@ -327,9 +322,9 @@ type owners struct {
 
 // owners looks the owners of an object up. It returns false if it cannot, because of an owner
 // of an unknown kind, or of a namespaced owner of a cluster-scoped object.
-func (s *Controllers) owners(o *unstructured.Unstructured) (found owners, ok bool) {
+func (c *Controllers) owners(o *unstructured.Unstructured) (found owners, ok bool) {
 	for _, ref := range o.GetOwnerReferences() {
-		t := s.store.TableOf(ref.APIVersion, ref.Kind)
+		t := c.store.TableOf(ref.APIVersion, ref.Kind)
 		if t == nil || t.Namespaced && o.GetNamespace() == "" {
 			return owners{}, false
 		}
@@ -350,35 +345,35 @@ func (s *Controllers) owners(o *unstructured.Unstructured) (found owners, ok boo
 }
 
 // collectObject deletes the object of n.
-func (s *Controllers) collectObject(n *node, policy metav1.DeletionPropagation) {
-	if live := s.live(n); live != nil {
+func (c *Controllers) collectObject(n *node, policy metav1.DeletionPropagation) {
+	if live := c.live(n); live != nil {
 		// Without preconditions and dry run it cannot fail.
-		_, _, _ = s.Delete(n.table, live, &metav1.DeleteOptions{PropagationPolicy: &policy})
+		_, _, _ = c.Delete(n.table, live, &metav1.DeleteOptions{PropagationPolicy: &policy})
 	}
 }
 
 // edit changes the object of n as a controller of kube-controller-manager.
-func (s *Controllers) edit(n *node, change func(u *unstructured.Unstructured)) {
-	live := s.live(n)
+func (c *Controllers) edit(n *node, change func(u *unstructured.Unstructured)) {
+	live := c.live(n)
 	if live == nil {
 		return
 	}
 	u := live.DeepCopy()
 	if change(u); !jsonvalue.Equal(u.Object, live.Object) {
-		s.control(n.table, live, u, "")
+		c.control(n.table, live, u, "")
 	}
 }
 
 // control makes u the new state of live as a controller of kube-controller-manager. It skips
 // validation, because Server.Put does.
-func (s *Controllers) control(t *store.Table, live, u *unstructured.Unstructured, subresource string) {
+func (c *Controllers) control(t *store.Table, live, u *unstructured.Unstructured, subresource string) {
 	r := &request.Request{Verb: "update", Resource: t.GVR(), Namespace: u.GetNamespace(), Name: u.GetName(), Subresource: subresource, Manager: controllerManager}
-	if err := s.managers.Manage(r, t, live, u); err != nil {
+	if err := c.managers.Manage(r, t, live, u); err != nil {
 		return // only for an object that the field managers cannot read
 	}
 	if rules.Removable(live, u) {
-		s.store.Remove(t, u)
+		c.store.Remove(t, u)
 		return
 	}
-	s.store.Record(t, watch.Modified, live, u)
+	c.store.Record(t, watch.Modified, live, u)
 }

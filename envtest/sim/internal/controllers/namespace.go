@@ -24,26 +24,21 @@ import (
 
 var systemNamespaces = []string{metav1.NamespaceDefault, corev1.NamespaceNodeLease, metav1.NamespacePublic, metav1.NamespaceSystem}
 
-func (s *Controllers) found(t *store.Table) {
-	for _, name := range systemNamespaces {
-		s.EnsureNamespace(t, name)
-	}
-}
-
-// EnsureNamespace creates a namespace unless it exists.
-func (s *Controllers) EnsureNamespace(t *store.Table, name string) {
-	if t.Objects[store.Key{Name: name}] != nil {
+// EnsureNamespace creates a namespace unless it exists, if namespaces are served.
+func (c *Controllers) EnsureNamespace(name string) {
+	t := c.store.Tables[kinds.Namespaces.GVR()]
+	if t == nil || t.Objects[store.Key{Name: name}] != nil {
 		return
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
 	u.SetGroupVersionKind(t.GVK())
 	rules.FoundNamespace(u)
-	s.store.Put(t, nil, u)
+	c.store.Put(t, nil, u)
 }
 
 // endNamespace deletes a namespace: it becomes Terminating first, and goes with its last
 // finalizer.
-func (s *Controllers) endNamespace(t *store.Table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
+func (c *Controllers) endNamespace(t *store.Table, live *unstructured.Unstructured, o *metav1.DeleteOptions) (*unstructured.Unstructured, bool, error) {
 	if slices.Contains([]string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem}, live.GetName()) {
 		return nil, false, apierrors.NewForbidden(t.GVR().GroupResource(), live.GetName(), fmt.Errorf("this namespace may not be deleted"))
 	}
@@ -62,7 +57,7 @@ func (s *Controllers) endNamespace(t *store.Table, live *unstructured.Unstructur
 			return live, false, nil
 		}
 		if !dry {
-			s.store.Remove(t, live)
+			c.store.Remove(t, live)
 		}
 		return live, true, nil
 	}
@@ -78,54 +73,54 @@ func (s *Controllers) endNamespace(t *store.Table, live *unstructured.Unstructur
 	if dry {
 		return u, false, nil
 	}
-	return s.store.Record(t, watch.Modified, live, u), false, nil
+	return c.store.Record(t, watch.Modified, live, u), false, nil
 }
 
 // noteNamespace records the namespaces that are being deleted, and which of them changed.
-func (s *Controllers) noteNamespace(t *store.Table, kind watch.EventType, after *unstructured.Unstructured) {
+func (c *Controllers) noteNamespace(t *store.Table, kind watch.EventType, after *unstructured.Unstructured) {
 	switch {
 	case !t.IsNamespaces():
-		if _, ok := s.terminating[after.GetNamespace()]; ok {
-			s.terminating[after.GetNamespace()] = true
+		if _, ok := c.terminating[after.GetNamespace()]; ok {
+			c.terminating[after.GetNamespace()] = true
 		}
 	case kind == watch.Deleted:
-		delete(s.terminating, after.GetName())
+		delete(c.terminating, after.GetName())
 	case after.GetDeletionTimestamp() != nil:
-		s.terminating[after.GetName()] = true
+		c.terminating[after.GetName()] = true
 	}
 }
 
 // observe takes note of the writes since the last call.
-func (s *Controllers) observe() {
-	for _, c := range s.store.TakeChanges() {
-		s.crdsChanged = s.crdsChanged || c.Table.Prepare != nil
-		s.graph.observe(c.Table, c.Kind, c.Before, c.After)
-		s.noteNamespace(c.Table, c.Kind, c.After)
+func (c *Controllers) observe() {
+	for _, w := range c.store.TakeChanges() {
+		c.crdsChanged = c.crdsChanged || w.Table.Prepare != nil
+		c.graph.observe(w.Table, w.Kind, w.Before, w.After)
+		c.noteNamespace(w.Table, w.Kind, w.After)
 	}
 }
 
 // Recheck looks at all namespaces that are being deleted again after the next write.
-func (s *Controllers) Recheck() {
-	for name := range s.terminating {
-		s.terminating[name] = true
+func (c *Controllers) Recheck() {
+	for name := range c.terminating {
+		c.terminating[name] = true
 	}
 }
 
 // Settle does in one step what the controllers of a real cluster do after a write: it serves
 // CustomResourceDefinitions, collects garbage and empties namespaces.
-func (s *Controllers) Settle() {
+func (c *Controllers) Settle() {
 	for {
-		s.SettleCRDs()
-		s.collect()
-		version := s.store.Version
-		for _, name := range slices.Sorted(maps.Keys(s.terminating)) {
-			if s.terminating[name] {
-				s.terminating[name] = false
-				s.drain(name)
-				s.observe()
+		c.SettleCRDs()
+		c.collect()
+		version := c.store.Version
+		for _, name := range slices.Sorted(maps.Keys(c.terminating)) {
+			if c.terminating[name] {
+				c.terminating[name] = false
+				c.drain(name)
+				c.observe()
 			}
 		}
-		if s.store.Version == version {
+		if c.store.Version == version {
 			return
 		}
 	}
@@ -139,8 +134,8 @@ type remains struct {
 
 // drain deletes the content of a namespace that is being deleted. When nothing is left, it
 // removes the namespace's finalizer.
-func (s *Controllers) drain(name string) {
-	namespaces := s.store.Tables[kinds.Namespaces.GVR()]
+func (c *Controllers) drain(name string) {
+	namespaces := c.store.Tables[kinds.Namespaces.GVR()]
 	if namespaces == nil {
 		return
 	}
@@ -149,23 +144,23 @@ func (s *Controllers) drain(name string) {
 		return
 	}
 	left := remains{map[string]int{}, map[string]int{}}
-	pods := s.store.Tables[kinds.Pods.GVR()]
+	pods := c.store.Tables[kinds.Pods.GVR()]
 	if pods != nil {
-		s.empty(pods, name, &left)
+		c.empty(pods, name, &left)
 	}
 	podsLeft := len(left.objects) > 0
 	if podsLeft {
 		left = remains{} // the real controller does not report them
 	} else {
 		seen := map[*store.Storage]bool{} // a kind's versions share its objects
-		for _, t := range s.store.SortedTables() {
+		for _, t := range c.store.SortedTables() {
 			if t.Namespaced && t != pods && !seen[t.Storage] {
 				seen[t.Storage] = true
-				s.empty(t, name, &left)
+				c.empty(t, name, &left)
 			}
 		}
 	}
-	s.reportRemains(namespaces, live, left)
+	c.reportRemains(namespaces, live, left)
 	if podsLeft || len(left.objects) > 0 {
 		return
 	}
@@ -173,20 +168,20 @@ func (s *Controllers) drain(name string) {
 		u := live.DeepCopy()
 		rules.SetSpecFinalizers(u, slices.DeleteFunc(rules.SpecFinalizers(live), func(f string) bool { return f == string(corev1.FinalizerKubernetes) }))
 		if !jsonvalue.Equal(u.Object, live.Object) {
-			s.control(namespaces, live, u, "finalize")
+			c.control(namespaces, live, u, "finalize")
 		}
 	}
 }
 
 // empty deletes the objects of a table in a namespace, and counts what is left.
-func (s *Controllers) empty(t *store.Table, namespace string, left *remains) {
+func (c *Controllers) empty(t *store.Table, namespace string, left *remains) {
 	background := metav1.DeletePropagationBackground
 	for _, k := range slices.Clone(store.Within(t.Keys, namespace, "")) {
 		last := t.Objects[k]
 		if !heldBack(t, last) {
 			var gone bool
 			// Without preconditions and dry run it cannot fail.
-			if last, gone, _ = s.Delete(t, last, &metav1.DeleteOptions{PropagationPolicy: &background}); gone {
+			if last, gone, _ = c.Delete(t, last, &metav1.DeleteOptions{PropagationPolicy: &background}); gone {
 				continue
 			}
 		}
@@ -207,7 +202,7 @@ func heldBack(t *store.Table, o *unstructured.Unstructured) bool {
 }
 
 // reportRemains sets the conditions of a namespace that is being deleted.
-func (s *Controllers) reportRemains(t *store.Table, live *unstructured.Unstructured, left remains) {
+func (c *Controllers) reportRemains(t *store.Table, live *unstructured.Unstructured, left remains) {
 	var has corev1.Namespace
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &has); err != nil {
 		return // a namespace that Put stored in another form
@@ -235,7 +230,7 @@ func (s *Controllers) reportRemains(t *store.Table, live *unstructured.Unstructu
 	}
 	u := live.DeepCopy()
 	u.Object["status"] = content["status"]
-	s.control(t, live, u, "status")
+	c.control(t, live, u, "status")
 }
 
 func (r remains) conditions() []corev1.NamespaceCondition {
@@ -266,9 +261,11 @@ func (r remains) conditions() []corev1.NamespaceCondition {
 }
 
 // Serve adds a resource that is not served yet. New namespaces contain the system's.
-func (s *Controllers) Serve(d kinds.Definition, with *store.Storage) {
-	known := s.store.Tables[d.GVR()] != nil
-	if t := s.store.Serve(d, with); t.IsNamespaces() && !known {
-		s.found(t)
+func (c *Controllers) Serve(d kinds.Definition, with *store.Storage) {
+	known := c.store.Tables[d.GVR()] != nil
+	if t := c.store.Serve(d, with); t.IsNamespaces() && !known {
+		for _, name := range systemNamespaces {
+			c.EnsureNamespace(name)
+		}
 	}
 }

@@ -65,11 +65,11 @@ type conversionResponse struct {
 
 // Read returns a stored object in the table's version for a request. A conversion webhook is
 // called each time, as in the real server.
-func (s *Converter) Read(r *request.Request, t *store.Table, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c *Converter) Read(r *request.Request, t *store.Table, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if o == nil || t.Conversion == nil {
 		return t.Present(o)
 	}
-	shown, err := s.ConvertOne(&r.Answers, t, o)
+	shown, err := c.ConvertOne(&r.Answers, t, o)
 	if err != nil {
 		return nil, r.Undecodable(t, o, err)
 	}
@@ -77,18 +77,15 @@ func (s *Converter) Read(r *request.Request, t *store.Table, o *unstructured.Uns
 	return shown, nil
 }
 
-// Show makes present work for stored objects: those that were never converted are converted
+// Show makes Table.Present work for stored objects: those that were never converted are converted
 // in reviews of up to maxReview objects.
-func (s *Converter) Show(known *webhook.Answers, t *store.Table, objects ...*unstructured.Unstructured) error {
+func (c *Converter) Show(known *webhook.Answers, t *store.Table, objects ...*unstructured.Unstructured) error {
 	if t.Conversion == nil {
 		return nil
 	}
-	version := t.GV().String()
-	missing := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool {
-		return o.GetAPIVersion() == version || t.Shown[o][version] != nil
-	})
+	missing := slices.DeleteFunc(slices.Clone(objects), t.Presents)
 	for part := range slices.Chunk(missing, maxReview) {
-		converted, err := s.Convert(known, t.Target(), part)
+		converted, err := c.Convert(known, t.Target(), part)
 		if err != nil {
 			return err
 		}
@@ -104,37 +101,37 @@ const maxReview = 100
 
 // Commit stores u, which is in the table's version, as the next version of live. It returns
 // what the table shows of it.
-func (s *Converter) Commit(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (c *Converter) Commit(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind := watch.Modified
 	if live == nil {
 		kind = watch.Added
 	}
 	if t.Conversion == nil {
-		after := s.store.Record(t, kind, live, u)
+		after := c.store.Record(t, kind, live, u)
 		t.Empties[store.KeyOf(after)] = r.Empties
 		return after, nil
 	}
-	stored, err := s.Convert(&r.Answers, s.store.StorageTarget(t), []*unstructured.Unstructured{u})
+	stored, err := c.Convert(&r.Answers, c.store.StorageTarget(t), []*unstructured.Unstructured{u})
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.ConvertOne(&r.Answers, t, stored[0])
+	shown, err := c.ConvertOne(&r.Answers, t, stored[0])
 	if err != nil {
 		return nil, err
 	}
-	after := s.store.Record(t, kind, live, stored[0])
+	after := c.store.Record(t, kind, live, stored[0])
 	t.Empties[store.KeyOf(after)] = r.Empties
 	if shown == after {
 		return after, nil
 	}
-	shown = store.WithVersion(shown, s.store.Version)
+	shown = store.WithVersion(shown, c.store.Version)
 	t.KeepShown(after, shown)
 	return shown, nil
 }
 
 // ConvertOne returns an object in the version of a table.
-func (s *Converter) ConvertOne(known *webhook.Answers, t *store.Table, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	list, err := s.Convert(known, t.Target(), []*unstructured.Unstructured{o})
+func (c *Converter) ConvertOne(known *webhook.Answers, t *store.Table, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	list, err := c.Convert(known, t.Target(), []*unstructured.Unstructured{o})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +139,7 @@ func (s *Converter) ConvertOne(known *webhook.Answers, t *store.Table, o *unstru
 }
 
 // Convert returns objects in another version. Those that are in it already stay as they are.
-func (s *Converter) Convert(known *webhook.Answers, to store.Target, list []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (c *Converter) Convert(known *webhook.Answers, to store.Target, list []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	version := to.Version.String()
 	result := slices.Clone(list)
 	var asked []*unstructured.Unstructured
@@ -164,7 +161,7 @@ func (s *Converter) Convert(known *webhook.Answers, to store.Target, list []*uns
 	}
 	got, ok := (*known)[q]
 	if !ok {
-		return nil, s.ask(q, to, asked)
+		return nil, c.ask(q, to, asked)
 	}
 	converted, err := readConverted(to, got, asked)
 	if err != nil {
@@ -196,24 +193,24 @@ func questionOf(list []*unstructured.Unstructured, version string) (webhook.Ques
 }
 
 // ask returns the error that makes the call.
-func (s *Converter) ask(q webhook.Question, to store.Target, list []*unstructured.Unstructured) error {
-	c := to.Storage.Conversion
-	at := slices.IndexFunc(c.Versions, func(v string) bool { return v == "v1" || v == "v1beta1" })
+func (c *Converter) ask(q webhook.Question, to store.Target, list []*unstructured.Unstructured) error {
+	by := to.Storage.Conversion
+	at := slices.IndexFunc(by.Versions, func(v string) bool { return v == "v1" || v == "v1beta1" })
 	if at < 0 {
 		return errors.New("no supported conversion review versions")
 	}
-	uid := s.store.NewReviewUID()
+	uid := c.store.NewReviewUID()
 	body, err := json.Marshal(&conversionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: kinds.CRDKind.Group + "/" + c.Versions[at], Kind: "ConversionReview"},
+		TypeMeta: metav1.TypeMeta{APIVersion: kinds.CRDKind.Group + "/" + by.Versions[at], Kind: "ConversionReview"},
 		Request:  &conversionRequest{UID: uid, DesiredAPIVersion: to.Version.String(), Objects: list},
 	})
 	if err != nil {
 		return err
 	}
-	backend := webhook.Backend{WebhookClientConfig: c.ClientConfig, Handler: s.webhooks.Handler, Timeout: conversionTimeout}
+	backend := webhook.Backend{WebhookClientConfig: by.ClientConfig, Handler: c.webhooks.Handler, Timeout: conversionTimeout}
 	return &webhook.Pending{Question: q, Call: func(ctx context.Context) webhook.Answer {
 		body, err := backend.Post(ctx, body)
-		return webhook.Answer{Body: body, UID: uid, Version: c.Versions[at], Err: err}
+		return webhook.Answer{Body: body, UID: uid, Version: by.Versions[at], Err: err}
 	}}
 }
 

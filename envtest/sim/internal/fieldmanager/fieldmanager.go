@@ -4,8 +4,6 @@
 package fieldmanager
 
 import (
-	"errors"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,7 +33,7 @@ func NewManagers(s *store.Store, c *conversion.Converter) *Managers {
 
 // Manage updates the managedFields of obj, which replaces live (nil: is new). An apply has
 // done that itself. An object of another kind keeps the managedFields of live.
-func (s *Managers) Manage(r *request.Request, t *store.Table, live, obj *unstructured.Unstructured) error {
+func (m *Managers) Manage(r *request.Request, t *store.Table, live, obj *unstructured.Unstructured) error {
 	switch {
 	case r.Verb == "apply":
 		return nil
@@ -46,7 +44,7 @@ func (s *Managers) Manage(r *request.Request, t *store.Table, live, obj *unstruc
 		}
 		return nil
 	}
-	fields, err := s.Manager(t, r.Subresource)
+	fields, err := m.Manager(t, r.Subresource)
 	if err != nil {
 		return err
 	}
@@ -56,7 +54,7 @@ func (s *Managers) Manage(r *request.Request, t *store.Table, live, obj *unstruc
 		}
 	}
 	if t.Conversion != nil {
-		return s.manageConverted(r, fields, live, obj)
+		return m.manageConverted(r, fields, live, obj)
 	}
 	was, is := managed.Read(live), managed.Read(obj)
 	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
@@ -66,9 +64,9 @@ func (s *Managers) Manage(r *request.Request, t *store.Table, live, obj *unstruc
 
 // manageConverted is Manage for a kind with a conversion webhook. It returns the error
 // of a pending conversion.
-func (s *Managers) manageConverted(r *request.Request, fields *managedfields.FieldManager, live, obj *unstructured.Unstructured) error {
+func (m *Managers) manageConverted(r *request.Request, fields *managedfields.FieldManager, live, obj *unstructured.Unstructured) error {
 	if _, err := fields.Update(live, obj.DeepCopy(), r.FieldManager()); err != nil {
-		if pends := s.Pending(); pends != nil {
+		if pends := m.Pending(); pends != nil {
 			return pends
 		}
 	}
@@ -78,13 +76,13 @@ func (s *Managers) manageConverted(r *request.Request, fields *managedfields.Fie
 
 // Manager returns the field manager of a subresource; "" is the object itself. It is
 // made at the first call.
-func (s *Managers) Manager(t *store.Table, subresource string) (*managedfields.FieldManager, error) {
+func (m *Managers) Manager(t *store.Table, subresource string) (*managedfields.FieldManager, error) {
 	if f := t.Fields[subresource]; f != nil {
 		return f, nil
 	}
 	c := t.Codec()
 	var others []codec.Codec // of the kind's other versions
-	for _, other := range s.store.Tables {
+	for _, other := range m.store.Tables {
 		if other.Storage == t.Storage && other != t {
 			others = append(others, other.Codec())
 		}
@@ -97,7 +95,7 @@ func (s *Managers) Manager(t *store.Table, subresource string) (*managedfields.F
 	if c.Typed {
 		create = managedfields.NewDefaultFieldManager
 	}
-	f, err := create(managed.Ownable{TypeConverter: converter}, &versions{managers: s, table: t}, codec.OneVersion{}, c,
+	f, err := create(managed.Ownable{TypeConverter: converter}, &versions{managers: m, table: t}, codec.OneVersion{}, c,
 		c.Kind, c.Kind.GroupVersion(), subresource, resetFields(t, subresource, others))
 	if err != nil {
 		return nil, err
@@ -174,10 +172,10 @@ func (v *versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner
 }
 
 // Pending returns the error of a conversion that a field manager needed.
-func (s *Managers) Pending() error {
-	err := s.unanswered
-	s.unanswered = nil
-	if p := (*webhook.Pending)(nil); errors.As(err, &p) {
+func (m *Managers) Pending() error {
+	err := m.unanswered
+	m.unanswered = nil
+	if webhook.IsPending(err) {
 		return err
 	}
 	return nil

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// Column is a column of the Table form.
-type Column struct {
+// column is a column of the Table form.
+type column struct {
 	metav1.TableColumnDefinition
 	Cell func(*unstructured.Unstructured) any
 }
@@ -24,11 +24,11 @@ type Column struct {
 var swagger = metav1.ObjectMeta{}.SwaggerDoc()
 
 var (
-	nameColumn = Column{
+	nameColumn = column{
 		metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: swagger["name"]},
 		func(o *unstructured.Unstructured) any { return o.GetName() },
 	}
-	ageColumn = Column{
+	ageColumn = column{
 		metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: swagger["creationTimestamp"]},
 		func(o *unstructured.Unstructured) any { return age(o.GetCreationTimestamp()) },
 	}
@@ -43,12 +43,12 @@ func age(t metav1.Time) string {
 }
 
 // TableColumns returns the columns of a kind: Name and Age, with the CRD's columns in between.
-func (d Definition) TableColumns() []Column {
+func (d Definition) TableColumns() []column {
 	if d.BuiltIn {
-		return []Column{nameColumn, ageColumn}
+		return []column{nameColumn, ageColumn}
 	}
-	all := []Column{nameColumn}
-	for _, c := range d.Columns {
+	all := []column{nameColumn}
+	for _, c := range d.columns {
 		all = append(all, c.column())
 	}
 	if len(all) == 1 {
@@ -65,8 +65,8 @@ func (d Definition) TableColumns() []Column {
 	return all
 }
 
-// PrinterColumn is an entry of a CRD's additionalPrinterColumns.
-type PrinterColumn struct {
+// printerColumn is an entry of a CRD's additionalPrinterColumns.
+type printerColumn struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
 	Format      string `json:"format"`
@@ -75,14 +75,14 @@ type PrinterColumn struct {
 	JSONPath    string `json:"jsonPath"`
 }
 
-func (c PrinterColumn) column() Column {
+func (c printerColumn) column() column {
 	path := jsonpath.New(c.Name).AllowMissingKeys(true)
 	bad := path.Parse("{" + c.JSONPath + "}")
 	description := c.Description
 	if description == "" {
 		description = fmt.Sprintf("Custom resource definition column (in JSONPath format): %s", c.JSONPath)
 	}
-	return Column{
+	return column{
 		metav1.TableColumnDefinition{Name: c.Name, Type: c.Type, Format: c.Format, Description: description, Priority: c.Priority},
 		func(o *unstructured.Unstructured) any {
 			if bad != nil {
@@ -98,7 +98,7 @@ func (c PrinterColumn) column() Column {
 }
 
 // format returns a cell's value in the column's type.
-func (c PrinterColumn) format(value any, path *jsonpath.JSONPath, o *unstructured.Unstructured) any {
+func (c printerColumn) format(value any, path *jsonpath.JSONPath, o *unstructured.Unstructured) any {
 	switch c.Type {
 	case "integer":
 		if n, ok := value.(int64); ok {

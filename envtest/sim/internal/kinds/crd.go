@@ -33,7 +33,7 @@ type CRD struct {
 	Spec     struct {
 		Group    string       `json:"group"`
 		Scope    string       `json:"scope"`
-		Names    CRDNames     `json:"names"`
+		Names    crdNames     `json:"names"`
 		Versions []CRDVersion `json:"versions"`
 
 		Conversion struct {
@@ -43,13 +43,13 @@ type CRD struct {
 	} `json:"spec"`
 	Status struct {
 		Conditions     []crdCondition `json:"conditions"`
-		AcceptedNames  CRDNames       `json:"acceptedNames"`
+		AcceptedNames  crdNames       `json:"acceptedNames"`
 		StoredVersions []string       `json:"storedVersions"`
 	} `json:"status"`
 }
 
-// CRDNames are the names of a custom kind.
-type CRDNames struct {
+// crdNames are the names of a custom kind.
+type crdNames struct {
 	Plural     string   `json:"plural"`
 	Singular   string   `json:"singular,omitempty"`
 	ShortNames []string `json:"shortNames,omitempty"`
@@ -77,7 +77,7 @@ type CRDVersion struct {
 	SelectableFields []struct {
 		JSONPath string `json:"jsonPath"`
 	} `json:"selectableFields"`
-	Columns []PrinterColumn `json:"additionalPrinterColumns"`
+	Columns []printerColumn `json:"additionalPrinterColumns"`
 }
 
 type crdCondition struct {
@@ -318,8 +318,8 @@ func (c *CRD) Define(v CRDVersion) Definition {
 	names := c.Status.AcceptedNames
 	d := Definition{
 		Resource: Resource{Group: c.Spec.Group, Version: v.Name, Kind: names.Kind, Name: names.Plural, Namespaced: c.Spec.Scope == "Namespaced"},
-		Strategy: customStrategy(), Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories, Verbs: customVerbs,
-		CRD: true, Terminating: c.Is("Terminating"), Columns: v.Columns,
+		strategy: customStrategy(), Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories, Verbs: customVerbs,
+		CRD: true, Terminating: c.Is("Terminating"), columns: v.Columns,
 	}
 	for _, f := range v.SelectableFields {
 		d.SelectableFields = append(d.SelectableFields, f.JSONPath)
@@ -329,7 +329,7 @@ func (c *CRD) Define(v CRDVersion) Definition {
 	}
 	if scale := v.Subresources.Scale; scale != nil {
 		d.Subresources = append(d.Subresources, "scale")
-		d.Scale = &ScalePaths{scale.SpecReplicasPath, scale.StatusReplicasPath, scale.LabelSelectorPath}
+		d.Scale = &scalePaths{scale.SpecReplicasPath, scale.StatusReplicasPath, scale.LabelSelectorPath}
 	}
 	return d
 }

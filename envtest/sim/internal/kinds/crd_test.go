@@ -22,7 +22,7 @@ func TestV1_EachFieldOfACRDNeedsAType(t *testing.T) {
 		d := &CRD{}
 		d.Metadata.Name = "lamps.example.com"
 		d.Spec.Group, d.Spec.Scope = "example.com", "Namespaced"
-		d.Spec.Names = CRDNames{Plural: "lamps", Singular: "lamp", Kind: "Lamp", ListKind: "LampList"}
+		d.Spec.Names = crdNames{Plural: "lamps", Singular: "lamp", Kind: "Lamp", ListKind: "LampList"}
 		for i, schema := range c.Schemas {
 			v := CRDVersion{Name: []string{"v1", "v2"}[i], Served: true, Storage: i == 0}
 			v.Schema.OpenAPIV3Schema = schema

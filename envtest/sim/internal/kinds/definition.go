@@ -46,7 +46,7 @@ func (r Resource) GVK() schema.GroupVersionKind { return r.GV().WithKind(r.Kind)
 // Definition is what the server knows of a resource, apart from its objects.
 type Definition struct {
 	Resource
-	Strategy
+	strategy
 	Singular               string
 	ShortNames, Categories []string
 	Verbs                  []string
@@ -55,7 +55,7 @@ type Definition struct {
 	BuiltIn                bool             // a kind of client-go's scheme
 	NewStatus              map[string]any   // of a new CustomResourceDefinition
 	Schema                 crdschema.Schema // nil: all objects are valid
-	Columns                []PrinterColumn  // of the CustomResourceDefinition
+	columns                []printerColumn  // of the CustomResourceDefinition
 	SelectableFields       []string         // paths that field selectors can name
 	CRD                    bool             // a CustomResourceDefinition describes it
 	Terminating            bool             // its CustomResourceDefinition is being deleted
@@ -85,7 +85,7 @@ func Define(r Resource) Definition {
 			return d
 		}
 	}
-	d := Definition{Resource: r, Strategy: customStrategy(), Singular: strings.ToLower(r.Kind), Verbs: customVerbs, Subresources: []string{"status"}}
+	d := Definition{Resource: r, strategy: customStrategy(), Singular: strings.ToLower(r.Kind), Verbs: customVerbs, Subresources: []string{"status"}}
 	if Scheme().Recognizes(r.GVK()) { // not served by default, or with another name
 		d.setBuiltIn()
 	}
@@ -94,7 +94,7 @@ func Define(r Resource) Definition {
 
 // setBuiltIn sets what a kind of Go types in Kubernetes has.
 func (d *Definition) setBuiltIn() {
-	d.Strategy = builtInStrategy(d.GVR().GroupResource())
+	d.strategy = builtInStrategy(d.GVR().GroupResource())
 	if d.GVR() == CRDs {
 		d.Schema, d.Prepare = CRDSchema{}, prepareCRD
 		d.NewStatus = map[string]any{"conditions": nil, "acceptedNames": map[string]any{"plural": "", "kind": ""}}

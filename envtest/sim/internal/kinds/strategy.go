@@ -9,30 +9,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Strategy holds what differs between kinds when an object is written.
-type Strategy struct {
+// strategy holds what differs between kinds when an object is written.
+type strategy struct {
 	CreateOnUpdate bool // PUT creates a missing object
 	Conditional    bool // PUT needs a resourceVersion
 	Returned       bool // DELETE answers the object instead of a Status
 	Collection     bool // DELETE works on a collection
 	Status         bool // there is a status subresource; else every write may set the status
-	Generation     Generation
-	Scale          *ScalePaths // nil without a scale subresource
+	Generation     generation
+	Scale          *scalePaths // nil without a scale subresource
 }
 
-// Generation is the rule by which writes change metadata.generation.
-type Generation int
+// generation is the rule by which writes change metadata.generation.
+type generation int
 
 const (
-	NoGeneration         Generation = iota
+	NoGeneration         generation = iota
 	SpecGeneration                  // at changes of spec
 	AnnotationGeneration            // at changes of spec and annotations
 	ContentGeneration               // at changes of everything outside metadata
 	LabelGeneration                 // also at changes of labels
 )
 
-func customStrategy() Strategy {
-	return Strategy{Collection: true, Conditional: true, Status: true, Generation: ContentGeneration}
+func customStrategy() strategy {
+	return strategy{Collection: true, Conditional: true, Status: true, Generation: ContentGeneration}
 }
 
 func group(name string, resources ...string) []schema.GroupResource {
@@ -43,8 +43,8 @@ func group(name string, resources ...string) []schema.GroupResource {
 	return list
 }
 
-func builtInStrategy(of schema.GroupResource) Strategy {
-	st := Strategy{Collection: of != schema.GroupResource{Resource: "namespaces"}}
+func builtInStrategy(of schema.GroupResource) strategy {
+	st := strategy{Collection: of != schema.GroupResource{Resource: "namespaces"}}
 	for _, rule := range builtInRules {
 		for _, r := range rule.resources {
 			if r == of {
@@ -59,7 +59,7 @@ func builtInStrategy(of schema.GroupResource) Strategy {
 // Kubernetes v1.37.
 var builtInRules = []struct {
 	resources []schema.GroupResource
-	set       func(*Strategy)
+	set       func(*strategy)
 }{
 	{group("", "services", "endpoints", "events", "limitranges"), createsOnUpdate},
 	{group("coordination.k8s.io", "leases", "leasecandidates"), createsOnUpdate},
@@ -118,25 +118,25 @@ var builtInRules = []struct {
 	{group("", "replicationcontrollers"), isScalable},
 }
 
-func createsOnUpdate(st *Strategy) { st.CreateOnUpdate = true }
-func isConditional(st *Strategy)   { st.Conditional = true }
-func isReturned(st *Strategy)      { st.Returned = true }
-func hasStatus(st *Strategy)       { st.Status = true }
-func isScalable(st *Strategy)      { st.Scale = &ScalePaths{} }
+func createsOnUpdate(st *strategy) { st.CreateOnUpdate = true }
+func isConditional(st *strategy)   { st.Conditional = true }
+func isReturned(st *strategy)      { st.Returned = true }
+func hasStatus(st *strategy)       { st.Status = true }
+func isScalable(st *strategy)      { st.Scale = &scalePaths{} }
 
-func generationAt(g Generation) func(*Strategy) {
-	return func(st *Strategy) { st.Generation = g }
+func generationAt(g generation) func(*strategy) {
+	return func(st *strategy) { st.Generation = g }
 }
 
-// ScalePaths are the fields of a kind with a scale subresource, such as ".spec.replicas". The
+// scalePaths are the fields of a kind with a scale subresource, such as ".spec.replicas". The
 // built-in kinds have a zero ScalePaths.
-type ScalePaths struct{ SpecReplicas, StatusReplicas, LabelSelector string }
+type scalePaths struct{ SpecReplicas, StatusReplicas, LabelSelector string }
 
 // Steps splits a JSON path into the names of fields.
 func Steps(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // Fields returns the steps to the replicas in spec and status.
-func (p ScalePaths) Fields() (spec, status []string) {
+func (p scalePaths) Fields() (spec, status []string) {
 	if p.SpecReplicas == "" {
 		return []string{"spec", "replicas"}, []string{"status", "replicas"}
 	}

@@ -37,26 +37,26 @@ func NewLoader(s *store.Store, c *controllers.Controllers) *Loader {
 }
 
 // Load serves the kinds of the scheme and stores the objects. It stops at the first invalid object.
-func (s *Loader) Load(scheme *runtime.Scheme, objects []runtime.Object) error {
+func (l *Loader) Load(scheme *runtime.Scheme, objects []runtime.Object) error {
 	list, err := contents(scheme, objects)
 	if err != nil {
 		return err
 	}
-	s.store.Lock()
-	defer s.store.Unlock()
-	s.serveBuiltIns()
+	l.store.Lock()
+	defer l.store.Unlock()
+	l.serveBuiltIns()
 	for _, u := range list {
 		if u.GroupVersionKind().GroupKind() == kinds.CRDKind {
-			if err := s.load(u); err != nil {
+			if err := l.load(u); err != nil {
 				return err
 			}
 		}
 	}
-	s.controllers.SettleCRDs()
-	s.serveScheme(scheme)
+	l.controllers.SettleCRDs()
+	l.serveScheme(scheme)
 	for _, u := range list {
 		if u.GroupVersionKind().GroupKind() != kinds.CRDKind {
-			if err := s.load(u); err != nil {
+			if err := l.load(u); err != nil {
 				return err
 			}
 		}
@@ -65,23 +65,23 @@ func (s *Loader) Load(scheme *runtime.Scheme, objects []runtime.Object) error {
 }
 
 // serveBuiltIns serves what a new cluster has: its kinds and namespaces.
-func (s *Loader) serveBuiltIns() {
+func (l *Loader) serveBuiltIns() {
 	for _, d := range kinds.BuiltIns() {
 		if d.GVR() == kinds.CRDs {
-			d.Schema = kinds.CRDSchema{Schemas: s.controllers.Schemas}
+			d.Schema = kinds.CRDSchema{Schemas: l.store.Schemas}
 		}
-		s.controllers.Serve(d, s.store.Sibling(d))
+		l.controllers.Serve(d, l.store.Sibling(d))
 	}
 }
 
 // serveScheme serves the custom kinds of a scheme that no CustomResourceDefinition describes.
-func (s *Loader) serveScheme(scheme *runtime.Scheme) {
+func (l *Loader) serveScheme(scheme *runtime.Scheme) {
 	groups := map[string]bool{}
 	for _, d := range kinds.BuiltIns() {
 		groups[d.Group] = true
 	}
 	defined := map[schema.GroupKind]bool{}
-	for _, t := range s.store.Tables {
+	for _, t := range l.store.Tables {
 		defined[t.GVK().GroupKind()] = true
 	}
 	for _, gvk := range customKinds(scheme) {
@@ -94,7 +94,7 @@ func (s *Loader) serveScheme(scheme *runtime.Scheme) {
 		if _, ok := scheme.AllKnownTypes()[gvk].FieldByName("Status"); !ok {
 			d.Subresources, d.Status = nil, false
 		}
-		s.controllers.Serve(d, s.store.Sibling(d))
+		l.controllers.Serve(d, l.store.Sibling(d))
 	}
 }
 
@@ -168,9 +168,9 @@ func content(scheme *runtime.Scheme, obj runtime.Object) (*unstructured.Unstruct
 	return u, nil
 }
 
-func (s *Loader) load(u *unstructured.Unstructured) error {
+func (l *Loader) load(u *unstructured.Unstructured) error {
 	what := fmt.Sprintf("sim: %s %q", u.GetKind(), u.GetName())
-	t := s.store.OfKind(u.GroupVersionKind())
+	t := l.store.OfKind(u.GroupVersionKind())
 	switch {
 	case t == nil:
 		return fmt.Errorf("%s: %s is not served; add the kind to the scheme, or pass its CustomResourceDefinition", what, u.GroupVersionKind())
@@ -184,7 +184,7 @@ func (s *Loader) load(u *unstructured.Unstructured) error {
 		return fmt.Errorf("%s has a deletionTimestamp but no finalizer, so it would be gone; add a finalizer", what)
 	}
 	if t.Namespaced {
-		s.controllers.EnsureNamespace(s.store.Tables[kinds.Namespaces.GVR()], u.GetNamespace())
+		l.controllers.EnsureNamespace(u.GetNamespace())
 	}
 	old := t.Objects[store.KeyOf(u)]
 	if old != nil && t.Resource != kinds.Namespaces {
@@ -201,7 +201,7 @@ func (s *Loader) load(u *unstructured.Unstructured) error {
 	if len(errs) > 0 {
 		return fmt.Errorf("%s is invalid: %w; correct it", what, errs.ToAggregate())
 	}
-	s.fill(t, u, old)
+	l.fill(t, u, old)
 	if t.Prepare != nil {
 		t.Prepare(u)
 	}
@@ -209,17 +209,17 @@ func (s *Loader) load(u *unstructured.Unstructured) error {
 	if old != nil {
 		kind = watch.Modified
 	}
-	s.store.Record(t, kind, old, u)
+	l.store.Record(t, kind, old, u)
 	return nil
 }
 
 // fill sets the metadata that a server assigns, unless the object has it.
-func (s *Loader) fill(t *store.Table, u, old *unstructured.Unstructured) {
+func (l *Loader) fill(t *store.Table, u, old *unstructured.Unstructured) {
 	if old != nil && u.GetUID() == "" {
 		u.SetUID(old.GetUID())
 	}
 	if u.GetUID() == "" {
-		u.SetUID(s.store.NewUID())
+		u.SetUID(l.store.NewUID())
 	}
 	if created := u.GetCreationTimestamp(); created.IsZero() {
 		u.SetCreationTimestamp(metav1.Now())

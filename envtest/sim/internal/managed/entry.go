@@ -17,32 +17,32 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
 
-// Object is an object with its managedFields in Go types. An Unstructured converts them at each
+// object is an object with its managedFields in Go types. An Unstructured converts them at each
 // call, which field managers and validation make several times.
-type Object struct {
+type object struct {
 	*unstructured.Unstructured
 	Entries []metav1.ManagedFieldsEntry
 }
 
 // GetManagedFields implements metav1.Object.
-func (m *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return m.Entries }
+func (m *object) GetManagedFields() []metav1.ManagedFieldsEntry { return m.Entries }
 
 // SetManagedFields implements metav1.Object. It does not change the Unstructured.
-func (m *Object) SetManagedFields(entries []metav1.ManagedFieldsEntry) { m.Entries = entries }
+func (m *object) SetManagedFields(entries []metav1.ManagedFieldsEntry) { m.Entries = entries }
 
 // Ownable is a type converter that leaves out the metadata of a Object that has no owners.
 type Ownable struct{ managedfields.TypeConverter }
 
 // ObjectToTyped implements managedfields.TypeConverter.
 func (c Ownable) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
-	if m, ok := obj.(*Object); ok {
+	if m, ok := obj.(*object); ok {
 		obj = m.ownable()
 	}
 	return c.TypeConverter.ObjectToTyped(obj, options...)
 }
 
-// Ownable returns the object without the fields that field managers never list.
-func (m *Object) ownable() *unstructured.Unstructured {
+// ownable returns the object without the fields that field managers never list.
+func (m *object) ownable() *unstructured.Unstructured {
 	all, ok := m.Object["metadata"].(map[string]any)
 	if !ok {
 		return m.Unstructured
@@ -62,10 +62,10 @@ func (m *Object) ownable() *unstructured.Unstructured {
 
 // Heads returns an object with its managedFields without times and fields. Validation needs no
 // more.
-func Heads(u *unstructured.Unstructured) *Object { return &Object{u, heads(u)} }
+func Heads(u *unstructured.Unstructured) *object { return &object{u, heads(u)} }
 
 func heads(u *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
-	list := Raw(u)
+	list := raw(u)
 	if list == nil {
 		return nil
 	}
@@ -85,26 +85,26 @@ func heads(u *unstructured.Unstructured) []metav1.ManagedFieldsEntry {
 }
 
 // Read returns an object with its managedFields, or without if they are not valid.
-func Read(u *unstructured.Unstructured) *Object {
+func Read(u *unstructured.Unstructured) *object {
 	entries := heads(u)
-	for i, item := range Raw(u) {
+	for i, item := range raw(u) {
 		entry, _ := item.(map[string]any)
 		if text, ok := entry["time"].(string); ok {
 			at, err := time.Parse(time.RFC3339, text)
 			if err != nil {
-				return &Object{u, nil}
+				return &object{u, nil}
 			}
 			entries[i].Time = &metav1.Time{Time: at.Local()}
 		}
 		if fields, ok := entry["fieldsV1"]; ok {
 			raw, err := jsonvalue.Encode(fields)
 			if err != nil {
-				return &Object{u, nil}
+				return &object{u, nil}
 			}
 			entries[i].FieldsV1 = metav1.NewFieldsV1(string(raw))
 		}
 	}
-	return &Object{u, entries}
+	return &object{u, entries}
 }
 
 // Write sets the managedFields of an object that has none.
@@ -146,7 +146,7 @@ func Write(u *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) er
 // RevertTimes gives obj the managedFields of live if they differ in their times only and nothing
 // else in obj differs. So a write that changes nothing makes no version.
 func RevertTimes(live, obj *unstructured.Unstructured) {
-	was, is := Raw(live), Raw(obj)
+	was, is := raw(live), raw(obj)
 	if len(was) != len(is) || len(is) == 0 {
 		return
 	}
@@ -168,8 +168,8 @@ func RevertTimes(live, obj *unstructured.Unstructured) {
 	}
 }
 
-// Raw returns the managedFields of an object as JSON values.
-func Raw(u *unstructured.Unstructured) []any {
+// raw returns the managedFields of an object as JSON values.
+func raw(u *unstructured.Unstructured) []any {
 	metadata, _ := u.Object["metadata"].(map[string]any)
 	list, _ := metadata["managedFields"].([]any)
 	return list

@@ -59,14 +59,14 @@ func Unsupported(r *Request) error {
 }
 
 // NotAcceptable is the error for a form that an answer does not have.
-func NotAcceptable(format, goType string) error {
-	return StatusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(format, goType))
+func NotAcceptable(format string, args ...any) *apierrors.StatusError {
+	return StatusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, fmt.Sprintf(format, args...))
 }
 
 // Undecodable returns the error for an object that a webhook did not convert. The real server
 // describes it as corrupt, and names its place in etcd unless the request updates it.
 func (r *Request) Undecodable(t *store.Table, o *unstructured.Unstructured, err error) error {
-	if _, pends := errors.AsType[*webhook.Pending](err); pends {
+	if webhook.IsPending(err) {
 		return err
 	}
 	err = fmt.Errorf("object not decodable revision=%s: %w", o.GetResourceVersion(), err)

@@ -24,15 +24,15 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
 
-// Negotiate chooses the form of the answers to a request for t. The response is nil unless the
-// server has no form that the client accepts.
-func (r *Request) Negotiate(t *store.Table) (*http.Response, error) {
+// Negotiate chooses the form of the answers to a request for t. It returns an error if the server
+// has no form that the client accepts.
+func (r *Request) Negotiate(t *store.Table) error {
 	r.table = t
 	accept, builtin := r.Header.Get("Accept"), t.BuiltIn
 	pretty := r.pretty()
 	if accept == "" {
 		r.Form = wire.Form{Pretty: pretty}
-		return nil, nil //nolint:nilnil // JSON
+		return nil
 	}
 	clauses := goautoneg.ParseAccept(accept)
 	for _, c := range clauses {
@@ -46,14 +46,14 @@ func (r *Request) Negotiate(t *store.Table) (*http.Response, error) {
 			}
 			if f.Possible(builtin) && (c.Params["stream"] == "" || c.Params["stream"] == "watch" && media != runtime.ContentTypeYAML) {
 				r.Form = f
-				return nil, nil //nolint:nilnil // this one
+				return nil
 			}
 		}
 	}
 	return r.notAcceptable(clauses, builtin)
 }
 
-func (r *Request) notAcceptable(clauses []goautoneg.Accept, builtin bool) (*http.Response, error) {
+func (r *Request) notAcceptable(clauses []goautoneg.Accept, builtin bool) error {
 	known, plain := "", len(clauses) > 0
 	for _, c := range clauses {
 		for _, media := range append(wire.MediaTypes, "*/*") {
@@ -66,17 +66,17 @@ func (r *Request) notAcceptable(clauses []goautoneg.Accept, builtin bool) (*http
 	if plain && !builtin {
 		r.Form = wire.Form{Media: known}
 	}
-	status := metav1.Status{Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable}
-	status.Message = "only the following media types are accepted: " + strings.Join(wire.MediaTypes, ", ")
-	if builtin && known == "" { // the real server's router refuses it
-		types := wire.MediaTypes
-		if r.Verb == "list" || r.Verb == "watch" {
-			types = append(types, wire.StreamTypes...)
-		}
-		status.Message = "406: Not Acceptable\n\nAvailable representations: " + strings.Join(types, ", ")
-		status.Details = &metav1.StatusDetails{}
+	if !builtin || known != "" {
+		return NotAcceptable("only the following media types are accepted: %s", strings.Join(wire.MediaTypes, ", "))
 	}
-	return r.FailWith(status)
+	types := wire.MediaTypes
+	if r.Verb == "list" || r.Verb == "watch" {
+		types = append(types, wire.StreamTypes...)
+	}
+	// The real server's router refuses it.
+	err := NotAcceptable("406: Not Acceptable\n\nAvailable representations: %s", strings.Join(types, ", "))
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	return err
 }
 
 // pretty reports whether the client is an interactive tool or asked for readable JSON.

@@ -44,11 +44,11 @@ type Request struct {
 	Body     []byte
 	DryRun   bool
 	Manager  string          // the field manager
-	Empties  string          // see emptyMetadata
+	Empties  string          // names the empty lists and maps in the metadata of an apply
 	Warnings []string        // Warning headers of the answer
 	Only     string          // the name of /watch/…/name
-	table    *store.Table    // nil before negotiate
-	Form     wire.Form       // see negotiate
+	table    *store.Table    // nil before Negotiate
+	Form     wire.Form       // of the answer; Negotiate sets it
 	Answers  webhook.Answers // of webhooks
 	Born     Identity        // of the object that the request creates
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Backup is a copy of a Server's objects and of its newest resourceVersion. It does not change.
+// Backup is a copy of a store's objects and of its newest resourceVersion. It does not change.
 type Backup struct {
 	version int64
 	objects map[*Storage]map[Key]*unstructured.Unstructured
@@ -38,8 +38,8 @@ func (s *Store) Restore(b *Backup) {
 			continue
 		}
 		restored[t.Storage] = true
-		t.Dropped += len(t.Events) // watches count them
-		t.Events = nil
+		t.dropped += len(t.events) // watches count them
+		t.events = nil
 		t.Expire(b.version)
 		t.Objects, t.Empties = maps.Clone(b.objects[t.Storage]), maps.Clone(b.empties[t.Storage])
 		if t.Objects == nil {
@@ -47,7 +47,7 @@ func (s *Store) Restore(b *Backup) {
 		}
 		t.Keys = slices.SortedFunc(maps.Keys(t.Objects), comparePaths)
 		for _, k := range t.Keys {
-			s.changes = append(s.changes, change{Table: t, Kind: watch.Added, After: t.Objects[k]})
+			s.changes = append(s.changes, change{t, Event{Kind: watch.Added, After: t.Objects[k]}})
 		}
 	}
 	s.CutWatches()

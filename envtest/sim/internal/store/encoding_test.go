@@ -26,15 +26,15 @@ func TestEncodingsAreBounded(t *testing.T) {
 	live := s.Record(table, watch.Added, nil, pod("0"))
 	for i := range 1000 {
 		live = s.Record(table, watch.Modified, live, pod(strconv.Itoa(i)))
-		for j := range table.Events {
-			if j >= len(table.Events)-SharedEvents {
-				if _, err := table.Encode(table.Events[j].After, wire.Form{}, true); err != nil {
+		for j := range table.events {
+			if j >= len(table.events)-sharedEvents {
+				if _, err := table.Encode(table.events[j].After, wire.Form{}, true); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 	}
-	if n := len(table.encodings); n > SharedEvents+len(table.Objects) {
+	if n := len(table.encodings); n > sharedEvents+len(table.Objects) {
 		t.Errorf("%d encodings", n)
 	}
 }

@@ -6,25 +6,14 @@ package store
 import (
 	"fmt"
 	"maps"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
 )
-
-// ConvertWith sets how the objects are converted. Objects that were converted in another way are
-// forgotten.
-func (s *Storage) ConvertWith(c *kinds.Conversion) {
-	if jsonvalue.Equal(s.Conversion, c) {
-		return
-	}
-	s.Conversion, s.Shown = c, map[*unstructured.Unstructured]map[string]*unstructured.Unstructured{}
-	s.encodings = map[*unstructured.Unstructured]map[wire.Form][]byte{}
-}
 
 // Target is a version of a custom kind.
 type Target struct {
@@ -53,11 +42,17 @@ func (t *Table) Present(o *unstructured.Unstructured) (*unstructured.Unstructure
 		return o, nil
 	case t.Conversion == nil:
 		return Relabeled(o, version), nil
-	case t.Shown[o][version] == nil:
+	case t.shown[o][version] == nil:
 		return nil, fmt.Errorf("sim: %s %q is not converted to %s; please report this", o.GetKind(), o.GetName(), version)
 	default:
-		return t.Shown[o][version], nil
+		return t.shown[o][version], nil
 	}
+}
+
+// Presents reports whether Present can return a stored object.
+func (t *Table) Presents(o *unstructured.Unstructured) bool {
+	version := t.GV().String()
+	return o.GetAPIVersion() == version || t.Conversion == nil || t.shown[o][version] != nil
 }
 
 // Relabeled returns an object with another apiVersion, which shares everything else.
@@ -72,10 +67,10 @@ func (s *Storage) KeepShown(o, shown *unstructured.Unstructured) {
 	if o == shown {
 		return
 	}
-	if s.Shown[o] == nil {
-		s.Shown[o] = map[string]*unstructured.Unstructured{}
+	if s.shown[o] == nil {
+		s.shown[o] = map[string]*unstructured.Unstructured{}
 	}
-	s.Shown[o][shown.GetAPIVersion()] = shown
+	s.shown[o][shown.GetAPIVersion()] = shown
 }
 
 // ShowLike returns what t shows of a stored object that differs from an earlier one in metadata
@@ -91,5 +86,21 @@ func (t *Table) ShowLike(o, shown *unstructured.Unstructured) *unstructured.Unst
 	}
 	u.Object["metadata"] = metadata
 	t.KeepShown(o, u)
+	return u
+}
+
+// WithVersion returns a copy of an object that shares everything but its resourceVersion.
+func WithVersion(o *unstructured.Unstructured, version int64) *unstructured.Unstructured {
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	u := &unstructured.Unstructured{Object: make(map[string]any, len(o.Object))}
+	for field, value := range o.Object {
+		u.Object[field] = value
+	}
+	own := make(map[string]any, len(metadata)+1)
+	for field, value := range metadata {
+		own[field] = value
+	}
+	own["resourceVersion"] = strconv.FormatInt(version, 10)
+	u.Object["metadata"] = own
 	return u
 }

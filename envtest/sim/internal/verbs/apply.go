@@ -19,8 +19,8 @@ import (
 
 // applied returns old with the applied configuration and the managedFields that result.
 // Without old it returns a new object.
-func (s *API) applied(p *patch, t *store.Table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	fields, err := s.managers.Manager(t, p.request.Subresource)
+func (a *API) applied(p *patch, t *store.Table, old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	fields, err := a.managers.Manager(t, p.request.Subresource)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *API) applied(p *patch, t *store.Table, old *unstructured.Unstructured) 
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
 	obj, err := fields.Apply(live, change, p.options.FieldManager, p.options.Force != nil && *p.options.Force)
-	if pends := s.managers.Pending(); pends != nil {
+	if pends := a.managers.Pending(); pends != nil {
 		return nil, pends
 	}
 	if err != nil {

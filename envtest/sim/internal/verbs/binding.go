@@ -24,7 +24,7 @@ import (
 )
 
 // bind answers a binding: it assigns live (nil: there is none), a Pod, to a node.
-func (s *API) bind(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) bind(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	binding := &corev1.Binding{}
 	if err := decodeSub(r, binding, corev1.SchemeGroupVersion.WithKind("Binding")); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *API) bind(r *request.Request, t *store.Table, live *unstructured.Unstru
 		return nil, err
 	}
 	if !r.DryRun {
-		s.store.Record(t, watch.Modified, live, u)
+		a.store.Record(t, watch.Modified, live, u)
 	}
 	return succeed(r)
 }

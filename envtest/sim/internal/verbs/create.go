@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"
 )
 
-func (s *API) create(r *request.Request, t *store.Table) (*http.Response, error) {
+func (a *API) create(r *request.Request, t *store.Table) (*http.Response, error) {
 	if err := r.WriteOptions("CreateOptions"); err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *API) create(r *request.Request, t *store.Table) (*http.Response, error)
 	if err := r.MatchNamespace(u); err != nil {
 		return nil, err
 	}
-	created, err := s.insert(r, t, u)
+	created, err := a.insert(r, t, u)
 	if err != nil {
 		return nil, err
 	}
@@ -44,35 +44,35 @@ func (s *API) create(r *request.Request, t *store.Table) (*http.Response, error)
 
 // insert stores u as a new object and takes ownership of it. It returns the stored object, or
 // what would be stored in a dry run.
-func (s *API) insert(r *request.Request, t *store.Table, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *API) insert(r *request.Request, t *store.Table, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	r.DedupOwners(u)
-	if err := s.managers.Manage(r, t, nil, u); err != nil {
+	if err := a.managers.Manage(r, t, nil, u); err != nil {
 		return nil, err
 	}
 	if t.Terminating {
 		return nil, apierrors.NewForbidden(t.GVR().GroupResource(), u.GetName(), errors.New("create not allowed while custom resource definition is terminating"))
 	}
-	if err := s.admit(r, t, u); err != nil {
+	if err := a.admit(r, t, u); err != nil {
 		return nil, err
 	}
-	u, err := s.Admission.Mutated(r, t, nil, u)
+	u, err := a.admission.Mutated(r, t, nil, u)
 	if err != nil {
 		return nil, err
 	}
-	s.bear(r, t, u)
+	a.bear(r, t, u)
 	blank, err := t.Blank()
 	if err != nil {
 		return nil, err
 	}
 	rules.PrepareCreate(&t.Definition, u, blank)
-	if err := rules.Complete(&t.Definition, u, nil, &s.addresses); err != nil {
+	if err := rules.Complete(&t.Definition, u, nil, &a.addresses); err != nil {
 		return nil, err
 	}
 	if errs := rules.Validate(&t.Definition, u, nil, r.Subresource); len(errs) > 0 {
 		return nil, t.Invalid(u, errs)
 	}
 	r.WarnFinalizers(t, u, nil)
-	if err := s.Admission.Approve(admission.AttributesOf(r, t, nil, u)); err != nil {
+	if err := a.admission.Approve(admission.AttributesOf(r, t, nil, u)); err != nil {
 		return nil, err
 	}
 	if v, err := strconv.ParseUint(u.GetResourceVersion(), 10, 64); r.Verb == "create" && !r.DryRun && err == nil && v != 0 {
@@ -87,7 +87,7 @@ func (s *API) insert(r *request.Request, t *store.Table, u *unstructured.Unstruc
 		}
 		return u, nil
 	}
-	return s.converter.Commit(r, t, nil, u)
+	return a.converter.Commit(r, t, nil, u)
 }
 
 func exists(t *store.Table, live, u *unstructured.Unstructured) error {
@@ -103,21 +103,21 @@ func exists(t *store.Table, live, u *unstructured.Unstructured) error {
 
 // bear identifies the object that a request creates. It is the same each time that the
 // request is served, unless its generated name was taken meanwhile.
-func (s *API) bear(r *request.Request, t *store.Table, u *unstructured.Unstructured) {
+func (a *API) bear(r *request.Request, t *store.Table, u *unstructured.Unstructured) {
 	if r.Born.UID != "" && t.Objects[store.Key{Namespace: u.GetNamespace(), Name: r.Born.Name}] == nil {
 		u.SetUID(r.Born.UID)
 		u.SetName(r.Born.Name)
 		u.SetCreationTimestamp(r.Born.Created)
 		return
 	}
-	s.store.Identify(t, u)
+	a.store.Identify(t, u)
 	r.Born = request.Identity{UID: u.GetUID(), Name: u.GetName(), Created: u.GetCreationTimestamp()}
 }
 
 // admit checks that the namespace of a new object exists and is not being deleted, if
 // namespaces are served.
-func (s *API) admit(r *request.Request, t *store.Table, u *unstructured.Unstructured) error {
-	namespaces := s.store.Tables[kinds.Namespaces.GVR()]
+func (a *API) admit(r *request.Request, t *store.Table, u *unstructured.Unstructured) error {
+	namespaces := a.store.Tables[kinds.Namespaces.GVR()]
 	if !t.Namespaced || namespaces == nil {
 		return nil
 	}

@@ -4,7 +4,6 @@
 package verbs
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 
@@ -23,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )
 
-func (s *API) delete(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) delete(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	options, err := deleteOptions(r)
 	if err != nil {
 		return nil, err
@@ -31,10 +30,10 @@ func (s *API) delete(r *request.Request, t *store.Table, live *unstructured.Unst
 	if live == nil {
 		return nil, t.NotFound(r.Name)
 	}
-	if err := s.dismiss(r, t, live, options); err != nil {
+	if err := a.dismiss(r, t, live, options); err != nil {
 		return nil, err
 	}
-	last, gone, err := s.Controllers.Delete(t, t.Objects[store.KeyOf(live)], options)
+	last, gone, err := a.controllers.Delete(t, t.Objects[store.KeyOf(live)], options)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +80,7 @@ func deleteOptions(r *request.Request) (*metav1.DeleteOptions, error) {
 }
 
 // deleteCollection deletes the objects that a list would return, and answers that list.
-func (s *API) deleteCollection(r *request.Request, t *store.Table) (*http.Response, error) {
+func (a *API) deleteCollection(r *request.Request, t *store.Table) (*http.Response, error) {
 	if !t.Collection {
 		return nil, request.NotAllowed()
 	}
@@ -93,11 +92,11 @@ func (s *API) deleteCollection(r *request.Request, t *store.Table) (*http.Respon
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.pages(list, where)
+	p, err := a.pages(list, where)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.converter.Show(&r.Answers, t, p.items...); err != nil {
+	if err := a.converter.Show(&r.Answers, t, p.items...); err != nil {
 		return nil, err
 	}
 	resp, err := answerPage(r, t, p)
@@ -108,8 +107,8 @@ func (s *API) deleteCollection(r *request.Request, t *store.Table) (*http.Respon
 		return t.Objects[store.KeyOf(listed)] == nil // gone since the listed version
 	})
 	// All webhooks answer before the first deletion, because the request may be served again.
-	allowed, err := s.dismissAll(r, t, targets, options)
-	if p := (*webhook.Pending)(nil); errors.As(err, &p) {
+	allowed, err := a.dismissAll(r, t, targets, options)
+	if webhook.IsPending(err) {
 		return nil, err
 	}
 	for _, listed := range targets[:allowed] {
@@ -117,7 +116,7 @@ func (s *API) deleteCollection(r *request.Request, t *store.Table) (*http.Respon
 		if live == nil {
 			continue // deleted with its owner
 		}
-		if _, _, err := s.Controllers.Delete(t, live, options.DeepCopy()); err != nil {
+		if _, _, err := a.controllers.Delete(t, live, options.DeepCopy()); err != nil {
 			return nil, err
 		}
 	}
@@ -132,15 +131,15 @@ const deletionPage = 10_000
 
 // pages returns a page of the client's limit or, without one, all pages as one. A list with
 // pages shows the exact version that it names.
-func (s *API) pages(o *internalversion.ListOptions, where *selection) (page, error) {
+func (a *API) pages(o *internalversion.ListOptions, where *selection) (page, error) {
 	if o.Limit != 0 {
-		return s.page(o, where)
+		return a.page(o, where)
 	}
 	o.Limit = deletionPage
-	all, err := s.page(o, where)
+	all, err := a.page(o, where)
 	for next := all; err == nil && next.metadata.Continue != ""; {
 		o.Continue, o.ResourceVersion, o.ResourceVersionMatch = next.metadata.Continue, "", ""
-		next, err = s.page(o, where)
+		next, err = a.page(o, where)
 		all.items = append(all.items, next.items...)
 	}
 	return all, err
@@ -148,11 +147,11 @@ func (s *API) pages(o *internalversion.ListOptions, where *selection) (page, err
 
 // dismissAll returns how many objects can be deleted before the first one that a webhook does
 // not let go, and its error.
-func (s *API) dismissAll(r *request.Request, t *store.Table, list []*unstructured.Unstructured, options *metav1.DeleteOptions) (int, error) {
+func (a *API) dismissAll(r *request.Request, t *store.Table, list []*unstructured.Unstructured, options *metav1.DeleteOptions) (int, error) {
 	for i, o := range list {
 		live, err := t.Present(t.Objects[store.KeyOf(o)])
 		if err == nil {
-			err = s.dismiss(r, t, live, options)
+			err = a.dismiss(r, t, live, options)
 		}
 		if err != nil {
 			return i, err
@@ -163,8 +162,8 @@ func (s *API) dismissAll(r *request.Request, t *store.Table, list []*unstructure
 
 // dismiss asks the webhooks about the deletion of an object that t shows as live, if the object can
 // be deleted.
-func (s *API) dismiss(r *request.Request, t *store.Table, live *unstructured.Unstructured, options *metav1.DeleteOptions) error {
-	if !s.Admission.Configured() {
+func (a *API) dismiss(r *request.Request, t *store.Table, live *unstructured.Unstructured, options *metav1.DeleteOptions) error {
+	if !a.admission.Configured() {
 		return nil
 	}
 	if _, _, pends := rules.GracePeriod(&t.Definition, live, options); pends {
@@ -172,8 +171,8 @@ func (s *API) dismiss(r *request.Request, t *store.Table, live *unstructured.Uns
 	}
 	dry := options.DeepCopy()
 	dry.DryRun = []string{metav1.DryRunAll}
-	if _, _, err := s.Controllers.Delete(t, t.Objects[store.KeyOf(live)], dry); err != nil {
+	if _, _, err := a.controllers.Delete(t, t.Objects[store.KeyOf(live)], dry); err != nil {
 		return err
 	}
-	return s.Admission.Dismiss(r, t, live, options)
+	return a.admission.Dismiss(r, t, live, options)
 }

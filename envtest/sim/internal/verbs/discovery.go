@@ -40,13 +40,13 @@ func (v groupVersion) definitions() []*kinds.Definition {
 	return list
 }
 
-func (s *API) discover(r *request.Request) (*http.Response, error) {
+func (a *API) discover(r *request.Request) (*http.Response, error) {
 	parts := strings.Split(strings.Trim(r.HTTP.URL.Path, "/"), "/")
 	aggregated := strings.Contains(r.Header.Get("Accept"), "as=APIGroupDiscoveryList")
-	groups := s.groups()
+	groups := a.groups()
 	switch {
 	case len(parts) >= 2 && parts[0] == "openapi" && parts[1] == "v3":
-		return s.openAPI(r)
+		return a.openAPI(r)
 	case len(parts) == 2 && parts[0] == "openapi" && parts[1] == "v2":
 		return answerOpenAPIV2(r), nil
 	case len(parts) == 1 && parts[0] == "version":
@@ -72,7 +72,7 @@ func (s *API) discover(r *request.Request) (*http.Response, error) {
 			}
 		}
 	case len(parts) == 2 && parts[0] == "api", len(parts) == 3 && parts[0] == "apis":
-		return s.discoverVersion(r, groups)
+		return a.discoverVersion(r, groups)
 	}
 	if slices.Contains([]string{"", "metrics", "logs", "openapi", "debug", ".well-known"}, parts[0]) {
 		// client-go drops the message of a Status here, and keeps a text.
@@ -81,19 +81,19 @@ func (s *API) discover(r *request.Request) (*http.Response, error) {
 	return r.NoPage(), nil
 }
 
-func (s *API) discoverVersion(r *request.Request, groups []apiGroup) (*http.Response, error) {
+func (a *API) discoverVersion(r *request.Request, groups []apiGroup) (*http.Response, error) {
 	for _, g := range groups {
 		for _, v := range g.versions {
 			if g.name == r.Resource.Group && v.name == r.Resource.Version {
-				return r.Answer(http.StatusOK, s.resourceList(r.Resource.GroupVersion(), v.tables))
+				return r.Answer(http.StatusOK, a.resourceList(r.Resource.GroupVersion(), v.tables))
 			}
 		}
 	}
-	return s.notServed(r)
+	return a.notServed(r)
 }
 
 // groups returns the served groups: Kubernetes' own in its order, then the others by name.
-func (s *API) groups() []apiGroup {
+func (a *API) groups() []apiGroup {
 	order, of := map[string]int{}, map[kinds.Resource]int{}
 	for i, d := range kinds.BuiltIns() {
 		if _, ok := order[d.Group]; !ok {
@@ -103,7 +103,7 @@ func (s *API) groups() []apiGroup {
 	}
 	place := func(t *store.Table) int { return cmp.Or(order[t.Group], len(of)+1) }
 	var tables []*store.Table
-	for _, t := range s.store.Tables {
+	for _, t := range a.store.Tables {
 		tables = append(tables, t)
 	}
 	slices.SortFunc(tables, func(a, b *store.Table) int {
@@ -144,7 +144,7 @@ func (g apiGroup) legacy() metav1.APIGroup {
 	return list
 }
 
-func (s *API) resourceList(gv schema.GroupVersion, tables []*store.Table) *metav1.APIResourceList {
+func (a *API) resourceList(gv schema.GroupVersion, tables []*store.Table) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
 	if gv.Group == "" {
 		list.APIVersion = "" // as in Kubernetes

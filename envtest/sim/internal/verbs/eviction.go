@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/codec"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
@@ -35,7 +34,7 @@ const maxDisrupted = 2000
 
 // evict answers an eviction: it deletes live (nil: there is none) unless a
 // PodDisruptionBudget forbids that.
-func (s *API) evict(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) evict(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	eviction := &policyv1.Eviction{}
 	if err := decodeSub(r, eviction, policyv1.SchemeGroupVersion.WithKind("Eviction")); err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func (s *API) evict(r *request.Request, t *store.Table, live *unstructured.Unstr
 	}
 	ended := slices.Contains([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending}, pod.Status.Phase)
 	if !ended && pod.DeletionTimestamp == nil {
-		failure, err := s.disrupt(pod, len(options.DryRun) > 0)
+		failure, err := a.disrupt(pod, len(options.DryRun) > 0)
 		if err != nil {
 			return nil, err
 		}
@@ -68,37 +67,15 @@ func (s *API) evict(r *request.Request, t *store.Table, live *unstructured.Unstr
 		return nil, err
 	}
 	if len(options.DryRun) == 0 {
-		if live, err = s.announce(t, live, pod); err != nil {
+		if live, err = a.announce(t, live, pod); err != nil {
 			return nil, err
 		}
 		options.Preconditions = nil // they held before the announcement
 	}
-	if _, _, err := s.Controllers.Delete(t, live, options); err != nil {
+	if _, _, err := a.controllers.Delete(t, live, options); err != nil {
 		return nil, err
 	}
 	return succeed(r)
-}
-
-// succeed answers the creation of a subresource that is no object.
-func succeed(r *request.Request) (*http.Response, error) {
-	return r.Answer(http.StatusCreated, &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess, Code: http.StatusCreated,
-	})
-}
-
-// decodeSub reads the body, which is of another kind than the resource, into obj.
-func decodeSub(r *request.Request, obj metav1.Object, kind schema.GroupVersionKind) error {
-	if err := r.WriteOptions("CreateOptions"); err != nil {
-		return err
-	}
-	u, err := r.DecodeAs(codec.Codec{Kind: kind, Typed: true})
-	if err != nil {
-		return err
-	}
-	if err := r.MatchNamespace(u); err != nil {
-		return err
-	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj)
 }
 
 // evictionOptions returns the options of the deletion. A dry run is asked for in the query or in
@@ -117,7 +94,7 @@ func evictionOptions(e *policyv1.Eviction, dryRun []string) (*metav1.DeleteOptio
 }
 
 // announce adds the condition DisruptionTarget to a Pod that is evicted.
-func (s *API) announce(t *store.Table, live *unstructured.Unstructured, pod *corev1.Pod) (*unstructured.Unstructured, error) {
+func (a *API) announce(t *store.Table, live *unstructured.Unstructured, pod *corev1.Pod) (*unstructured.Unstructured, error) {
 	setPodCondition(pod, corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
 	})
@@ -125,7 +102,7 @@ func (s *API) announce(t *store.Table, live *unstructured.Unstructured, pod *cor
 	if err != nil || jsonvalue.Equal(u.Object, live.Object) {
 		return live, err
 	}
-	return s.store.Record(t, watch.Modified, live, u), nil
+	return a.store.Record(t, watch.Modified, live, u), nil
 }
 
 func setPodCondition(pod *corev1.Pod, next corev1.PodCondition) {
@@ -144,8 +121,8 @@ func setPodCondition(pod *corev1.Pod, next corev1.PodCondition) {
 
 // disrupt takes one disruption from the PodDisruptionBudget of a Pod, if it has one. It
 // returns a failure for several budgets.
-func (s *API) disrupt(pod *corev1.Pod, dry bool) (*metav1.Status, error) {
-	t := s.store.Tables[budgets]
+func (a *API) disrupt(pod *corev1.Pod, dry bool) (*metav1.Status, error) {
+	t := a.store.Tables[budgets]
 	if t == nil || len(pod.Labels) == 0 {
 		return nil, nil //nolint:nilnil // no budget
 	}
@@ -176,7 +153,7 @@ func (s *API) disrupt(pod *corev1.Pod, dry bool) (*metav1.Status, error) {
 	}
 	u, err := t.Codec().Stored(budget)
 	if err == nil {
-		s.store.Record(t, watch.Modified, live, u)
+		a.store.Record(t, watch.Modified, live, u)
 	}
 	return nil, err
 }

@@ -12,12 +12,12 @@ import (
 )
 
 // get answers with o, which is at least as new as the resourceVersion parameter.
-func (s *API) get(r *request.Request, o *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) get(r *request.Request, o *unstructured.Unstructured) (*http.Response, error) {
 	switch version, err := parseVersion(r.Query.Get("resourceVersion")); {
 	case err != nil:
 		return nil, err
-	case version > s.store.Version:
-		return nil, s.tooLarge(version, 1)
+	case version > a.store.Version:
+		return nil, a.tooLarge(version, 1)
 	}
 	return r.Answer(http.StatusOK, o)
 }

@@ -35,16 +35,16 @@ type page struct {
 	metadata metav1.ListMeta
 }
 
-func (s *API) list(r *request.Request, t *store.Table) (*http.Response, error) {
+func (a *API) list(r *request.Request, t *store.Table) (*http.Response, error) {
 	o, where, err := selectionOf(r, t)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.page(o, where)
+	p, err := a.page(o, where)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.converter.Show(&r.Answers, t, p.items...); err != nil {
+	if err := a.converter.Show(&r.Answers, t, p.items...); err != nil {
 		return nil, err
 	}
 	return answerPage(r, t, p)
@@ -124,7 +124,7 @@ func begin(o *internalversion.ListOptions, single bool) (point, error) {
 	return point{minimum: v}, nil
 }
 
-func (s *API) page(o *internalversion.ListOptions, where *selection) (page, error) {
+func (a *API) page(o *internalversion.ListOptions, where *selection) (page, error) {
 	t := where.table
 	_, single := where.single()
 	single = single && t.Namespaced == (where.prefix() != "")
@@ -132,13 +132,13 @@ func (s *API) page(o *internalversion.ListOptions, where *selection) (page, erro
 	if err != nil {
 		return page{}, err
 	}
-	keys, objects, version := t.Keys, t.Objects, s.store.Version
+	keys, objects, version := t.Keys, t.Objects, a.store.Version
 	switch retry := 1; {
-	case max(from.exact, from.minimum) > s.store.Version:
+	case max(from.exact, from.minimum) > a.store.Version:
 		if single && from.exact > 0 {
 			retry = 0
 		}
-		return page{}, s.tooLarge(max(from.exact, from.minimum), retry)
+		return page{}, a.tooLarge(max(from.exact, from.minimum), retry)
 	case from.exact > 0 && from.exact < t.Expired:
 		return page{}, expired(o, from.start)
 	case from.exact > 0:
@@ -150,7 +150,7 @@ func (s *API) page(o *internalversion.ListOptions, where *selection) (page, erro
 	if o.ResourceVersion == "0" || limit < 0 {
 		limit = 0
 	}
-	p := page{current: version == s.store.Version, metadata: metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10)}}
+	p := page{current: version == a.store.Version, metadata: metav1.ListMeta{ResourceVersion: strconv.FormatInt(version, 10)}}
 	for i, k := range keys {
 		if where.matches(objects[k]) {
 			p.items = append(p.items, objects[k])
@@ -231,8 +231,8 @@ func expired(o *internalversion.ListOptions, start string) error {
 }
 
 // tooLarge is the error of a request for a future version.
-func (s *API) tooLarge(version int64, retry int) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, s.store.Version), retry)
+func (a *API) tooLarge(version int64, retry int) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", version, a.store.Version), retry)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return err
 }

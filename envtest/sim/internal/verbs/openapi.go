@@ -28,10 +28,10 @@ const (
 )
 
 // openAPI answers a request below /openapi/v3: the list of documents, or one of them.
-func (s *API) openAPI(r *request.Request) (*http.Response, error) {
+func (a *API) openAPI(r *request.Request) (*http.Response, error) {
 	asked := strings.Trim(strings.TrimPrefix(r.HTTP.URL.Path, openAPIPath), "/")
 	list := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	for _, g := range s.groups() {
+	for _, g := range a.groups() {
 		for _, v := range g.versions {
 			gv := schema.GroupVersion{Group: g.name, Version: v.name}
 			path := strings.Trim(openapi.Root(gv), "/")

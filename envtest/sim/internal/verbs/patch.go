@@ -44,25 +44,25 @@ type patch struct {
 }
 
 // patch answers a patch. live is nil if the object does not exist.
-func (s *API) patch(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) patch(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	p, err := patchOf(r, t.Codec())
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.patched(p, t, live)
+	u, err := a.patched(p, t, live)
 	if err != nil {
 		return nil, err
 	}
-	return s.write(r, t, live, u)
+	return a.write(r, t, live, u)
 }
 
 // patched returns what the patch makes of live.
-func (s *API) patched(p *patch, t *store.Table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *API) patched(p *patch, t *store.Table, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	change := p.merged
 	switch {
 	case p.request.Verb == "apply" && (live != nil || p.request.Subresource == ""):
 		change = func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-			return s.applied(p, t, live)
+			return a.applied(p, t, live)
 		}
 	case live == nil:
 		return nil, t.NotFound(p.request.Name)

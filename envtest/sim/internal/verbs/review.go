@@ -21,7 +21,7 @@ import (
 
 // review answers a question about access or identity. Everything is allowed; a rule of package
 // fault can change the answer.
-func (s *API) review(r *request.Request, t *store.Table) (*http.Response, error) {
+func (a *API) review(r *request.Request, t *store.Table) (*http.Response, error) {
 	if r.Name != "" || r.Subresource != "" {
 		return nil, request.NoResource()
 	}
@@ -38,7 +38,7 @@ func (s *API) review(r *request.Request, t *store.Table) (*http.Response, error)
 	if err := r.MatchNamespace(u); err != nil {
 		return nil, err
 	}
-	if err := s.managers.Manage(r, t, nil, u); err != nil {
+	if err := a.managers.Manage(r, t, nil, u); err != nil {
 		return nil, err
 	}
 	status, errs := judge(u)

@@ -31,7 +31,7 @@ import (
 const noReplicas = math.MinInt32
 
 // scale answers a request for the scale subresource of live, which is nil if there is none.
-func (s *API) scale(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) scale(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	if live == nil && r.Verb != "update" {
 		return nil, t.NotFound(r.Name)
 	}
@@ -45,14 +45,14 @@ func (s *API) scale(r *request.Request, t *store.Table, live *unstructured.Unstr
 		}
 		return r.Answer(http.StatusOK, current)
 	case slices.Contains([]string{"update", "patch", "apply"}, r.Verb):
-		return s.rescale(r, t, live)
+		return a.rescale(r, t, live)
 	}
 	return nil, request.Unsupported(r)
 }
 
 // requestedScale returns what the request makes of current, which is the scale of an object; nil if
 // there is none.
-func (s *API) requestedScale(r *request.Request, scale *store.Table, current *unstructured.Unstructured) (u *unstructured.Unstructured, err error) {
+func (a *API) requestedScale(r *request.Request, scale *store.Table, current *unstructured.Unstructured) (u *unstructured.Unstructured, err error) {
 	if r.Verb == "update" {
 		if err = r.WriteOptions("UpdateOptions"); err == nil {
 			u, err = r.Decode(scale)
@@ -60,7 +60,7 @@ func (s *API) requestedScale(r *request.Request, scale *store.Table, current *un
 	} else {
 		var p *patch
 		if p, err = patchOf(r, scale.Codec()); err == nil {
-			u, err = s.patched(p, scale, current)
+			u, err = a.patched(p, scale, current)
 		}
 	}
 	if err != nil {
@@ -73,13 +73,13 @@ func (s *API) requestedScale(r *request.Request, scale *store.Table, current *un
 }
 
 // admitScale returns what webhooks make of u, the new state of the scale current.
-func (s *API) admitScale(r *request.Request, t, scale *store.Table, current, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	a := admission.AttributesOf(r, t, current, u)
-	a.Codec = scale.Codec()
-	if err := s.Admission.Mutate(a); err != nil {
+func (a *API) admitScale(r *request.Request, t, scale *store.Table, current, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	write := admission.AttributesOf(r, t, current, u)
+	write.Codec = scale.Codec()
+	if err := a.admission.Mutate(write); err != nil {
 		return nil, err
 	}
-	return a.Object, s.Admission.Approve(a)
+	return write.Object, a.admission.Approve(write)
 }
 
 func scaleResource(of kinds.Resource) kinds.Resource {
@@ -87,11 +87,11 @@ func scaleResource(of kinds.Resource) kinds.Resource {
 }
 
 // rescale writes the replicas that the request sets to live, and takes ownership of them.
-func (s *API) rescale(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) rescale(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	of := kinds.Definition{Resource: scaleResource(t.Resource), BuiltIn: true}
-	scale := &store.Table{Definition: of, Storage: store.NewStorage(of.GVK(), s.store.Version)}
+	scale := &store.Table{Definition: of, Storage: store.NewStorage(of.GVK(), a.store.Version)}
 	if live == nil {
-		if _, err := s.requestedScale(r, scale, nil); err != nil {
+		if _, err := a.requestedScale(r, scale, nil); err != nil {
 			return nil, err
 		}
 		return nil, t.NotFound(r.Name)
@@ -102,7 +102,7 @@ func (s *API) rescale(r *request.Request, t *store.Table, live *unstructured.Uns
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.requestedScale(r, scale, current)
+	u, err := a.requestedScale(r, scale, current)
 	if err != nil {
 		return nil, err
 	}
@@ -111,10 +111,10 @@ func (s *API) rescale(r *request.Request, t *store.Table, live *unstructured.Uns
 		u.SetManagedFields(nil)
 		shown.SetManagedFields(nil)
 	}
-	if u, err = s.admitScale(r, t, scale, shown, u); err != nil {
+	if u, err = a.admitScale(r, t, scale, shown, u); err != nil {
 		return nil, err
 	}
-	if err := s.managers.Manage(r, scale, current, u); err != nil {
+	if err := a.managers.Manage(r, scale, current, u); err != nil {
 		return nil, err
 	}
 	if uid := u.GetUID(); r.Verb == "update" && uid != "" && uid != live.GetUID() {
@@ -129,7 +129,7 @@ func (s *API) rescale(r *request.Request, t *store.Table, live *unstructured.Uns
 		return nil, err
 	}
 	next.SetManagedFields(fields)
-	stored, err := s.change(r, t, live, next)
+	stored, err := a.change(r, t, live, next)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ var selectable = map[schema.GroupKind][]selectableField{
 // clusterScopedSelectors are the cluster-scoped kinds whose selectors refuse metadata.namespace.
 var clusterScopedSelectors = []string{"Node", "Namespace", "CertificateSigningRequest"}
 
-// selectable returns an error unless field selectors of the kind can name the field.
+// checkField returns an error unless field selectors of the kind can name the field.
 func checkField(t *store.Table, field string) error {
 	special, ok := selectable[schema.GroupKind{Group: t.Group, Kind: t.Kind}]
 	switch {

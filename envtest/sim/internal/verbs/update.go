@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"
 )
 
-func (s *API) update(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) update(r *request.Request, t *store.Table, live *unstructured.Unstructured) (*http.Response, error) {
 	if err := r.WriteOptions("UpdateOptions"); err != nil {
 		return nil, err
 	}
@@ -36,16 +36,16 @@ func (s *API) update(r *request.Request, t *store.Table, live *unstructured.Unst
 	if err := r.MatchName(u); err != nil {
 		return nil, err
 	}
-	return s.write(r, t, live, u)
+	return a.write(r, t, live, u)
 }
 
 // write answers a request that replaces live by u. If live is nil, it creates u, provided
 // that the verb may create.
-func (s *API) write(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*http.Response, error) {
+func (a *API) write(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*http.Response, error) {
 	uid := u.GetUID()
 	switch {
 	case live != nil:
-		updated, err := s.replace(r, t, live, u)
+		updated, err := a.replace(r, t, live, u)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (s *API) write(r *request.Request, t *store.Table, live, u *unstructured.Un
 	case uid != "":
 		return nil, wrongUID(t, r, u, "")
 	default:
-		created, err := s.insert(r, t, u)
+		created, err := a.insert(r, t, u)
 		if err != nil {
 			return nil, err
 		}
@@ -75,28 +75,28 @@ func wrongUID(t *store.Table, r *request.Request, u *unstructured.Unstructured, 
 
 // replace makes u the new state of live and takes ownership of u. It returns the stored
 // object, or what would be stored in a dry run.
-func (s *API) replace(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *API) replace(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if uid := u.GetUID(); r.Verb == "update" && uid != "" && uid != live.GetUID() {
 		return nil, wrongUID(t, r, u, live.GetUID())
 	}
 	r.DedupOwners(u)
-	if err := s.managers.Manage(r, t, live, u); err != nil {
+	if err := a.managers.Manage(r, t, live, u); err != nil {
 		return nil, err
 	}
-	u, err := s.Admission.Mutated(r, t, live, u)
+	u, err := a.admission.Mutated(r, t, live, u)
 	if err != nil {
 		return nil, err
 	}
-	return s.change(r, t, live, u)
+	return a.change(r, t, live, u)
 }
 
 // change stores u, which has its owners, as the new state of live.
-func (s *API) change(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *API) change(r *request.Request, t *store.Table, live, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if err := checkVersion(t, r, live, u); err != nil {
 		return nil, err
 	}
 	if r.Subresource == "" {
-		if err := rules.Complete(&t.Definition, u, live, &s.addresses); err != nil {
+		if err := rules.Complete(&t.Definition, u, live, &a.addresses); err != nil {
 			return nil, err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *API) change(r *request.Request, t *store.Table, live, u *unstructured.U
 	managed.RevertTimes(live, u)
 	r.WarnFinalizers(t, u, live)
 	if r.Subresource != "scale" {
-		if err := s.Admission.Approve(admission.AttributesOf(r, t, live, u)); err != nil {
+		if err := a.admission.Approve(admission.AttributesOf(r, t, live, u)); err != nil {
 			return nil, err
 		}
 	}
@@ -121,10 +121,10 @@ func (s *API) change(r *request.Request, t *store.Table, live, u *unstructured.U
 	}
 	if rules.Removable(live, u) {
 		u.SetResourceVersion(live.GetResourceVersion())
-		s.store.Remove(t, u)
+		a.store.Remove(t, u)
 		return u, nil
 	}
-	return s.converter.Commit(r, t, live, u)
+	return a.converter.Commit(r, t, live, u)
 }
 
 // checkVersion is optimistic concurrency. It gives u the live version.

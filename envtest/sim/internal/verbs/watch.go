@@ -6,7 +6,6 @@ package verbs
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +29,7 @@ import (
 
 // stream is the body of a watch. Its reader drives it.
 type stream struct {
-	server  *API
+	api     *API
 	request *request.Request
 	table   *store.Table
 	where   *selection
@@ -57,7 +56,7 @@ const bookmarkEvery = time.Minute
 // chunk is how many bytes of events a watch prepares at once.
 const chunk = 32 << 10
 
-func (s *API) watch(r *request.Request, t *store.Table) (*http.Response, error) {
+func (a *API) watch(r *request.Request, t *store.Table) (*http.Response, error) {
 	o, where, err := selectionOf(r, t)
 	if err != nil {
 		return nil, err
@@ -65,9 +64,7 @@ func (s *API) watch(r *request.Request, t *store.Table) (*http.Response, error) 
 	contentType := runtime.ContentTypeJSON
 	switch {
 	case r.Form.Media == runtime.ContentTypeYAML:
-		status := metav1.Status{Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable}
-		status.Message = "only the following media types are accepted: " + wire.StreamTypes[0] + ", " + wire.StreamTypes[1]
-		return r.FailWith(status)
+		return nil, request.NotAcceptable("only the following media types are accepted: %s, %s", wire.StreamTypes[0], wire.StreamTypes[1])
 	case r.Form.Protobuf():
 		contentType = r.Form.Media + ";stream=watch"
 	}
@@ -75,7 +72,7 @@ func (s *API) watch(r *request.Request, t *store.Table) (*http.Response, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := s.open(r, where)
+	w := a.open(r, where)
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds > 0 {
 		timeout := time.Duration(*o.TimeoutSeconds) * time.Second
 		w.timeout, w.end = time.After(timeout), time.Now().Add(timeout)
@@ -83,47 +80,47 @@ func (s *API) watch(r *request.Request, t *store.Table) (*http.Response, error) 
 	if o.AllowWatchBookmarks {
 		w.idle = w.untilBookmark()
 	}
-	if err := s.position(w, o, from); err != nil {
+	if err := a.position(w, o, from); err != nil {
 		w.fail(err)
 	}
 	return r.Stream(http.StatusOK, contentType, w), nil
 }
 
-func (s *API) open(r *request.Request, where *selection) *stream {
+func (a *API) open(r *request.Request, where *selection) *stream {
 	w := &stream{
-		server: s, request: r, table: where.table, where: where,
-		closed: make(chan struct{}), cut: s.store.Cut, next: where.table.Dropped + len(where.table.Events),
+		api: a, request: r, table: where.table, where: where,
+		closed: make(chan struct{}), cut: a.store.Cut, next: where.table.End(),
 	}
-	s.Watches++
+	a.Watches++
 	w.close = sync.OnceFunc(func() {
 		close(w.closed)
-		s.store.Lock()
-		defer s.store.Unlock()
-		s.Watches--
+		a.store.Lock()
+		defer a.store.Unlock()
+		a.Watches--
 	})
 	return w
 }
 
 // position decides what a watch sends first.
-func (s *API) position(w *stream, o *internalversion.ListOptions, from int64) error {
+func (a *API) position(w *stream, o *internalversion.ListOptions, from int64) error {
 	t := w.table
 	switch {
 	case o.SendInitialEvents != nil && *o.SendInitialEvents:
-		if from > s.store.Version {
-			return s.tooLarge(from, 1)
+		if from > a.store.Version {
+			return a.tooLarge(from, 1)
 		}
 		for _, k := range store.Within(t.Keys, w.where.prefix(), "") {
 			if w.where.matches(t.Objects[k]) {
 				w.initial = append(w.initial, t.Objects[k])
 			}
 		}
-		w.start, w.mark = s.store.Version, o.AllowWatchBookmarks
+		w.start, w.mark = a.store.Version, o.AllowWatchBookmarks
 	case from == 0: // from now on
 	case from < t.Oldest:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, t.Oldest))
 	default:
 		w.start = from // which may be a future one
-		w.next = t.Dropped + t.After(from)
+		w.next = t.After(from)
 	}
 	return nil
 }
@@ -234,12 +231,14 @@ func (w *stream) Read(p []byte) (int, error) {
 }
 
 func (w *stream) bookmark() {
-	w.server.store.Lock()
-	defer w.server.store.Unlock()
-	version := w.server.store.Version
+	w.api.store.Lock()
+	defer w.api.store.Unlock()
+	version := w.api.store.Version
 	// Delayed events are not seen yet.
-	if i := w.next - w.table.Dropped; i >= 0 && i < len(w.table.Events) {
-		version = w.table.Events[i].Version - 1
+	if w.next < w.table.End() {
+		if e := w.table.Event(w.next); e != nil {
+			version = e.Version - 1
+		}
 	}
 	if version >= w.start { // a watch from a future version sends nothing until then
 		w.frame(watch.Bookmark, bookmarkOf(w.table, version), false)
@@ -255,27 +254,27 @@ func (w *stream) Close() error {
 // that receives when a delayed event is due. The error is pending if the conversion webhook has to
 // answer first.
 func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time, err error) {
-	w.server.store.Lock()
-	defer w.server.store.Unlock()
+	w.api.store.Lock()
+	defer w.api.store.Unlock()
 	t := w.table
 	if err := w.show(w.initial...); err != nil {
 		return nil, nil, err
 	}
 	w.takeInitial()
-	for ; w.frames.Len() < chunk && w.next < t.Dropped+len(t.Events); w.next++ {
-		if w.next < t.Dropped { // too slow, as for a real server: the client resumes, and gets 410
+	for ; w.frames.Len() < chunk && w.next < t.End(); w.next++ {
+		e := t.Event(w.next)
+		if e == nil { // too slow, as for a real server: the client resumes, and gets 410
 			w.ended = true
 			return nil, nil, nil
 		}
-		e := &t.Events[w.next-t.Dropped]
-		if left := w.server.Lag - time.Since(e.At); left > 0 {
+		if left := w.api.Lag - time.Since(e.At); left > 0 {
 			return t.Changed, time.After(left), nil
 		}
 		if e.Version > w.start {
 			if err := w.showEvent(e); err != nil {
 				return nil, nil, err
 			}
-			w.event(e, w.next-t.Dropped >= len(t.Events)-store.SharedEvents)
+			w.event(e, t.Recent(w.next))
 		}
 	}
 	return t.Changed, nil, nil
@@ -283,8 +282,8 @@ func (w *stream) take() (changed <-chan struct{}, late <-chan time.Time, err err
 
 // show makes sure that objects can be encoded. If their conversion fails, the watch ends.
 func (w *stream) show(objects ...*unstructured.Unstructured) error {
-	err := w.server.converter.Show(&w.answers, w.table, objects...)
-	if p := (*webhook.Pending)(nil); errors.As(err, &p) {
+	err := w.api.converter.Show(&w.answers, w.table, objects...)
+	if webhook.IsPending(err) {
 		return err
 	}
 	if err != nil {

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/bubble"
 )
 
 // Webhooks are called over the network or by a handler.
@@ -50,14 +52,20 @@ type Pending struct {
 
 func (p *Pending) Error() string { return "sim: a webhook has to answer first: " + string(p.Question) }
 
+// IsPending reports whether a webhook has to answer before the request can be served.
+func IsPending(err error) bool {
+	_, pends := errors.AsType[*Pending](err)
+	return pends
+}
+
 // Answers are the known answers of webhooks.
 type Answers map[Question]Answer
 
 // Resolve makes the call that err asks for and records its answer. It returns false if err is
 // another error, or nil.
 func (a *Answers) Resolve(ctx context.Context, err error) bool {
-	var p *Pending
-	if err == nil || !errors.As(err, &p) {
+	p, pends := errors.AsType[*Pending](err)
+	if !pends {
 		return false
 	}
 	if *a == nil {
@@ -136,7 +144,7 @@ func (b Backend) transport(cfg *rest.Config) (http.RoundTripper, error) {
 	switch {
 	case b.Handler != nil:
 		return roundTrip(b.serve), nil
-	case InBubble():
+	case bubble.Inside():
 		return roundTrip(func(*http.Request) (*http.Response, error) {
 			return nil, errors.New("sim: sockets do not work in a synctest bubble; give the webhook's handler to Server.UseWebhooks")
 		}), nil

@@ -4,7 +4,6 @@
 package verbs
 
 import (
-	"errors"
 	"net/http"
 	"time"
 
@@ -20,13 +19,30 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )
 
+// API answers requests.
+type API struct {
+	store       *store.Store
+	converter   *conversion.Converter
+	managers    *fieldmanager.Managers
+	admission   *admission.Admission
+	controllers *controllers.Controllers
+	addresses   rules.Addresses
+	Watches     int
+	Lag         time.Duration
+}
+
+// NewAPI returns the API of a store.
+func NewAPI(s *store.Store, c *conversion.Converter, m *fieldmanager.Managers, a *admission.Admission, k *controllers.Controllers) *API {
+	return &API{store: s, converter: c, managers: m, admission: a, controllers: k}
+}
+
 // Answer serves a request, and calls the webhooks that it needs.
-func (s *API) Answer(r *request.Request) (*http.Response, error) {
+func (a *API) Answer(r *request.Request) (*http.Response, error) {
 	if err := r.Read(); err != nil {
 		return r.Failed(err)
 	}
 	for {
-		resp, err := s.attempt(r)
+		resp, err := a.attempt(r)
 		if !r.Answers.Resolve(r.HTTP.Context(), err) {
 			return resp, err
 		}
@@ -36,100 +52,83 @@ func (s *API) Answer(r *request.Request) (*http.Response, error) {
 	}
 }
 
-// API answers requests.
-type API struct {
-	store       *store.Store
-	converter   *conversion.Converter
-	managers    *fieldmanager.Managers
-	Admission   *admission.Admission
-	Controllers *controllers.Controllers
-	addresses   rules.Addresses
-	Watches     int
-	Lag         time.Duration
-}
-
-// NewAPI returns the API of a store.
-func NewAPI(s *store.Store, c *conversion.Converter, m *fieldmanager.Managers, a *admission.Admission, k *controllers.Controllers) *API {
-	return &API{store: s, converter: c, managers: m, Admission: a, Controllers: k}
-}
-
 // attempt serves a request. The error is pending if a webhook has to answer first.
-func (s *API) attempt(r *request.Request) (*http.Response, error) {
-	s.store.Lock()
-	defer s.store.Unlock()
+func (a *API) attempt(r *request.Request) (*http.Response, error) {
+	a.store.Lock()
+	defer a.store.Unlock()
 	r.Warnings = nil
-	version := s.store.Version
-	s.managers.Current = r
-	resp, err := s.serve(r)
-	s.managers.Current = nil
-	if s.store.Version != version {
-		s.Controllers.Settle()
+	version := a.store.Version
+	a.managers.Current = r
+	resp, err := a.serve(r)
+	a.managers.Current = nil
+	if a.store.Version != version {
+		a.controllers.Settle()
 	}
-	if p := (*webhook.Pending)(nil); err == nil || errors.As(err, &p) {
+	if err == nil || webhook.IsPending(err) {
 		return resp, err
 	}
 	return r.Failed(err)
 }
 
 // serve answers a request. An error that is an APIStatus becomes that Status.
-func (s *API) serve(r *request.Request) (*http.Response, error) {
+func (a *API) serve(r *request.Request) (*http.Response, error) {
 	if r.Verb == "discover" {
-		return s.discover(r)
+		return a.discover(r)
 	}
-	t := s.store.Tables[r.Resource]
+	t := a.store.Tables[r.Resource]
 	switch {
 	case t == nil:
-		return s.notServed(r)
+		return a.notServed(r)
 	case t.Namespaced != (r.Namespace != "") && (r.Name != "" || r.Namespace != ""):
-		return s.notServed(r)
+		return a.notServed(r)
 	case r.HTTP.Method == http.MethodHead:
 		return nil, request.NotAllowed()
 	case t.Native && t.StorageKind.Version != t.Version: // autoscaling/v1
 		return nil, request.Unsupported(r)
 	case t.IsReview():
-		return s.review(r, t)
+		return a.review(r, t)
 	case t.Native && r.Subresource == "" && !t.Takes(r.Verb):
 		return nil, request.NotAllowed()
 	}
-	if resp, err := r.Negotiate(t); resp != nil || err != nil {
-		return resp, err
+	if err := r.Negotiate(t); err != nil {
+		return nil, err
 	}
 	switch {
 	case r.Verb == "list":
-		return s.list(r, t)
+		return a.list(r, t)
 	case r.Verb == "watch":
-		return s.watch(r, t)
+		return a.watch(r, t)
 	case !allows(t, r):
 		return nil, request.NotAllowed()
 	}
-	return s.serveObject(r, t)
+	return a.serveObject(r, t)
 }
 
 // serveObject answers a request for one object, or one that changes a collection.
-func (s *API) serveObject(r *request.Request, t *store.Table) (*http.Response, error) {
-	live, err := s.converter.Read(r, t, t.Objects[store.Key{Namespace: r.Namespace, Name: r.Name}])
+func (a *API) serveObject(r *request.Request, t *store.Table) (*http.Response, error) {
+	live, err := a.converter.Read(r, t, t.Objects[store.Key{Namespace: r.Namespace, Name: r.Name}])
 	if err != nil {
 		return nil, err
 	}
 	if r.Subresource != "" {
-		return s.subresource(r, t, live)
+		return a.subresource(r, t, live)
 	}
 	switch r.Verb {
 	case "create":
-		return s.create(r, t)
+		return a.create(r, t)
 	case "get":
 		if live == nil {
 			return nil, t.NotFound(r.Name)
 		}
-		return s.get(r, live)
+		return a.get(r, live)
 	case "update":
-		return s.update(r, t, live)
+		return a.update(r, t, live)
 	case "patch", "apply":
-		return s.patch(r, t, live)
+		return a.patch(r, t, live)
 	case "delete":
-		return s.delete(r, t, live)
+		return a.delete(r, t, live)
 	case "deletecollection":
-		return s.deleteCollection(r, t)
+		return a.deleteCollection(r, t)
 	}
 	return nil, request.Unsupported(r)
 }
@@ -150,7 +149,7 @@ func allows(t *store.Table, r *request.Request) bool {
 }
 
 // notServed answers a request for an unknown resource like the real server.
-func (s *API) notServed(r *request.Request) (*http.Response, error) {
+func (a *API) notServed(r *request.Request) (*http.Response, error) {
 	if kinds.Custom(r.Resource.Group) {
 		return r.NoPage(), nil
 	}

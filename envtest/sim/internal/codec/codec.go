@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/unstructuredscheme"
@@ -204,21 +203,16 @@ func coerceMetadata(u *unstructured.Unstructured) ([]error, error) {
 
 // normal returns a copy of an object in the form in which its kind is stored. A built-in kind has
 // the form of its Go type, another one is JSON with integers.
-func normal(of kinds.Resource, content map[string]any) (map[string]any, error) {
-	obj, err := kinds.Scheme().New(of.GVK())
+func normal(of kinds.Resource, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if c := (Codec{Kind: of.GVK(), Typed: kinds.Scheme().Recognizes(of.GVK())}); c.Typed {
+		return c.Normal(u)
+	}
+	data, err := utiljson.Marshal(u.Object)
 	if err != nil {
-		data, err := utiljson.Marshal(content)
-		if err == nil {
-			content = nil
-			err = utiljson.Unmarshal(data, &content)
-		}
-		return content, err
+		return nil, err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	rules.SetDefaults(obj)
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	copied := &unstructured.Unstructured{}
+	return copied, utiljson.Unmarshal(data, &copied.Object)
 }
 
 // FromObject converts an API object to its stored form.
@@ -228,8 +222,8 @@ func FromObject(obj metav1.Object, in kinds.Resource) (*unstructured.Unstructure
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: content}
-	if content, err = normal(in, content); err == nil {
-		u.Object = content
+	if stored, err := normal(in, u); err == nil {
+		u = stored
 	} else { // stored as it is: tests want broken objects, too
 		u = u.DeepCopy()
 	}

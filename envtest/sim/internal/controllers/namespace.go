@@ -90,42 +90,6 @@ func (c *Controllers) noteNamespace(t *store.Table, kind watch.EventType, after 
 	}
 }
 
-// observe takes note of the writes since the last call.
-func (c *Controllers) observe() {
-	for _, w := range c.store.TakeChanges() {
-		c.crdsChanged = c.crdsChanged || w.Table.Prepare != nil
-		c.graph.observe(w.Table, w.Kind, w.Before, w.After)
-		c.noteNamespace(w.Table, w.Kind, w.After)
-	}
-}
-
-// Recheck looks at all namespaces that are being deleted again after the next write.
-func (c *Controllers) Recheck() {
-	for name := range c.terminating {
-		c.terminating[name] = true
-	}
-}
-
-// Settle does in one step what the controllers of a real cluster do after a write: it serves
-// CustomResourceDefinitions, collects garbage and empties namespaces.
-func (c *Controllers) Settle() {
-	for {
-		c.SettleCRDs()
-		c.collect()
-		version := c.store.Version
-		for _, name := range slices.Sorted(maps.Keys(c.terminating)) {
-			if c.terminating[name] {
-				c.terminating[name] = false
-				c.drain(name)
-				c.observe()
-			}
-		}
-		if c.store.Version == version {
-			return
-		}
-	}
-}
-
 // remains counts what a namespace still holds.
 type remains struct {
 	objects    map[string]int // by resource and group
@@ -258,14 +222,4 @@ func (r remains) conditions() []corev1.NamespaceCondition {
 	failed(&list[3], "SomeResourcesRemain", "Some resources are remaining: ", "%s has %d resource instances", r.objects)
 	failed(&list[4], "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ", "%s in %d resource instances", r.finalizers)
 	return list
-}
-
-// Serve adds a resource that is not served yet. New namespaces contain the system's.
-func (c *Controllers) Serve(d kinds.Definition, with *store.Storage) {
-	known := c.store.Tables[d.GVR()] != nil
-	if t := c.store.Serve(d, with); t.IsNamespaces() && !known {
-		for _, name := range systemNamespaces {
-			c.EnsureNamespace(name)
-		}
-	}
 }

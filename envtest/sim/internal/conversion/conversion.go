@@ -12,8 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/watch"
-
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
@@ -106,20 +105,18 @@ func (c *Converter) Commit(r *request.Request, t *store.Table, live, u *unstruct
 	if live == nil {
 		kind = watch.Added
 	}
-	if t.Conversion == nil {
-		after := c.store.Record(t, kind, live, u)
-		t.Empties[store.KeyOf(after)] = r.Empties
-		return after, nil
+	shown := u
+	if t.Conversion != nil {
+		stored, err := c.Convert(&r.Answers, c.store.StorageTarget(t), []*unstructured.Unstructured{u})
+		if err != nil {
+			return nil, err
+		}
+		u = stored[0]
+		if shown, err = c.ConvertOne(&r.Answers, t, u); err != nil {
+			return nil, err
+		}
 	}
-	stored, err := c.Convert(&r.Answers, c.store.StorageTarget(t), []*unstructured.Unstructured{u})
-	if err != nil {
-		return nil, err
-	}
-	shown, err := c.ConvertOne(&r.Answers, t, stored[0])
-	if err != nil {
-		return nil, err
-	}
-	after := c.store.Record(t, kind, live, stored[0])
+	after := c.store.Record(t, kind, live, u)
 	t.Empties[store.KeyOf(after)] = r.Empties
 	if shown == after {
 		return after, nil

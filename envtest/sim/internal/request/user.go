@@ -13,15 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 )
 
-// The user of every request.
-const (
-	UserName  = "sim-admin"
-	UserGroup = "system:masters"
-)
+// Admin returns the user of requests that do not impersonate another.
+func Admin() authenticationv1.UserInfo {
+	return authenticationv1.UserInfo{Username: "sim-admin", Groups: []string{"system:masters", "system:authenticated"}}
+}
 
 // User returns the user of a request, which may be impersonated.
 func (r *Request) User() authenticationv1.UserInfo {
-	user := authenticationv1.UserInfo{Username: UserName, Groups: []string{UserGroup, "system:authenticated"}}
+	user := Admin()
 	if as := r.Header.Get("Impersonate-User"); as != "" {
 		user = authenticationv1.UserInfo{Username: as, UID: r.Header.Get("Impersonate-Uid"), Groups: r.Header.Values("Impersonate-Group")}
 		if !slices.Contains(user.Groups, "system:authenticated") {

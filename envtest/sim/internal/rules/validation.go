@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
-
 	corev1 "k8s.io/api/core/v1"
 	names "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/managed"
 )
 

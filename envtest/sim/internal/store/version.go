@@ -89,18 +89,11 @@ func (t *Table) ShowLike(o, shown *unstructured.Unstructured) *unstructured.Unst
 	return u
 }
 
-// WithVersion returns a copy of an object that shares everything but its resourceVersion.
+// WithVersion returns a copy of a stored object that shares everything but its resourceVersion.
 func WithVersion(o *unstructured.Unstructured, version int64) *unstructured.Unstructured {
-	metadata, _ := o.Object["metadata"].(map[string]any)
-	u := &unstructured.Unstructured{Object: make(map[string]any, len(o.Object))}
-	for field, value := range o.Object {
-		u.Object[field] = value
-	}
-	own := make(map[string]any, len(metadata)+1)
-	for field, value := range metadata {
-		own[field] = value
-	}
-	own["resourceVersion"] = strconv.FormatInt(version, 10)
-	u.Object["metadata"] = own
+	metadata := maps.Clone(jsonvalue.Object(o.Object, "metadata"))
+	metadata["resourceVersion"] = strconv.FormatInt(version, 10)
+	u := &unstructured.Unstructured{Object: maps.Clone(o.Object)}
+	u.Object["metadata"] = metadata
 	return u
 }

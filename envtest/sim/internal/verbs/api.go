@@ -7,14 +7,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
-
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/admission"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/controllers"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/conversion"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/fieldmanager"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/webhook"
 )

@@ -10,14 +10,12 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/admission"
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/rules"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"

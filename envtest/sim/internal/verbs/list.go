@@ -5,23 +5,16 @@ package verbs
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
@@ -48,35 +41,6 @@ func (a *API) list(r *request.Request, t *store.Table) (*http.Response, error) {
 		return nil, err
 	}
 	return answerPage(r, t, p)
-}
-
-func selectionOf(r *request.Request, t *store.Table) (*internalversion.ListOptions, *selection, error) {
-	o := &internalversion.ListOptions{}
-	if err := internalscheme.ParameterCodec.DecodeParameters(r.Query, metav1.SchemeGroupVersion, o); err != nil {
-		return nil, nil, apierrors.NewBadRequest(err.Error())
-	}
-	o.Watch = r.Verb == "watch"
-	internalversion.SetListOptionsDefaults(o, true)
-	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
-		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
-	}
-	where := &selection{table: t, namespace: r.Namespace, labels: o.LabelSelector, fields: o.FieldSelector}
-	if o.FieldSelector != nil {
-		for _, term := range o.FieldSelector.Requirements() {
-			if err := checkField(t, term.Field); err != nil {
-				return nil, nil, apierrors.NewBadRequest(err.Error())
-			}
-		}
-	}
-	if r.Only != "" && t.Namespaced == (r.Namespace != "") {
-		switch name, ok := where.single(); {
-		case where.empty() || where.fields == nil || where.fields.Empty():
-			where.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, r.Only)
-		case !ok || name != r.Only:
-			return nil, nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
-		}
-	}
-	return o, where, nil
 }
 
 // parseVersion reads a resourceVersion parameter; "" is 0.
@@ -167,54 +131,6 @@ func (a *API) page(o *internalversion.ListOptions, where *selection) (page, erro
 		break
 	}
 	return p, nil
-}
-
-// prefix is the namespace in which the paths of the selected objects lie.
-func (s *selection) prefix() string {
-	if s.namespace != "" || s.fields == nil {
-		return s.namespace
-	}
-	namespace, _ := s.fields.RequiresExactMatch("metadata.namespace")
-	return namespace
-}
-
-// token is what a continue parameter holds.
-type token struct {
-	APIVersion string `json:"v"`
-	Version    int64  `json:"rv"`
-	Start      string `json:"start"`
-}
-
-func encodeContinue(version int64, start string) string {
-	data, err := json.Marshal(token{"meta.k8s.io/v1", version, "/" + start})
-	if err != nil {
-		panic(err) // it is a struct of strings
-	}
-	return base64.RawURLEncoding.EncodeToString(data)
-}
-
-// decodeContinue returns a token's version, which is negative for an inconsistent list, and path.
-func decodeContinue(text string) (version int64, start string, err error) {
-	var t token
-	data, err := base64.RawURLEncoding.DecodeString(text)
-	if err == nil {
-		err = json.Unmarshal(data, &t)
-	}
-	switch {
-	case err != nil:
-		return 0, "", fmt.Errorf("continue key is not valid: %w", err)
-	case t.APIVersion != "meta.k8s.io/v1":
-		return 0, "", fmt.Errorf("continue key is not valid: server does not recognize this encoded version %s", t.APIVersion)
-	case t.Version == 0:
-		return 0, "", fmt.Errorf("continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
-	case t.Start == "":
-		return 0, "", fmt.Errorf("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
-	}
-	start = "/" + strings.TrimPrefix(t.Start, "/")
-	if path.Clean(start) != start {
-		return 0, "", fmt.Errorf("continue key is not valid: %s", t.Start)
-	}
-	return t.Version, start[1:], nil
 }
 
 // expired is the error of a list of a version that the history does not have anymore.

@@ -70,9 +70,7 @@ func judge(u *unstructured.Unstructured) (status any, errs field.ErrorList) {
 	}
 	switch u.GetKind() {
 	case "SelfSubjectReview":
-		return &authenticationv1.SelfSubjectReviewStatus{
-			UserInfo: authenticationv1.UserInfo{Username: request.UserName, Groups: []string{request.UserGroup, "system:authenticated"}},
-		}, nil
+		return &authenticationv1.SelfSubjectReviewStatus{UserInfo: request.Admin()}, nil
 	case "TokenReview":
 		if text("token") == "" {
 			return nil, nil

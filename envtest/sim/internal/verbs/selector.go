@@ -9,12 +9,17 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	internalscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"
 )
 
@@ -209,3 +214,41 @@ func text(object any, path string) string {
 
 // splitPath returns the fields of a path such as spec.nodeName or .spec.nodeName.
 func splitPath(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// prefix is the namespace in which the paths of the selected objects lie.
+func (s *selection) prefix() string {
+	if s.namespace != "" || s.fields == nil {
+		return s.namespace
+	}
+	namespace, _ := s.fields.RequiresExactMatch("metadata.namespace")
+	return namespace
+}
+
+func selectionOf(r *request.Request, t *store.Table) (*internalversion.ListOptions, *selection, error) {
+	o := &internalversion.ListOptions{}
+	if err := internalscheme.ParameterCodec.DecodeParameters(r.Query, metav1.SchemeGroupVersion, o); err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	o.Watch = r.Verb == "watch"
+	internalversion.SetListOptionsDefaults(o, true)
+	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
+		return nil, nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	where := &selection{table: t, namespace: r.Namespace, labels: o.LabelSelector, fields: o.FieldSelector}
+	if o.FieldSelector != nil {
+		for _, term := range o.FieldSelector.Requirements() {
+			if err := checkField(t, term.Field); err != nil {
+				return nil, nil, apierrors.NewBadRequest(err.Error())
+			}
+		}
+	}
+	if r.Only != "" && t.Namespaced == (r.Namespace != "") {
+		switch name, ok := where.single(); {
+		case where.empty() || where.fields == nil || where.fields.Empty():
+			where.fields = fields.OneTermEqualSelector(metav1.ObjectNameField, r.Only)
+		case !ok || name != r.Only:
+			return nil, nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+		}
+	}
+	return o, where, nil
+}

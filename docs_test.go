@@ -4,12 +4,15 @@
 package setpoint_test
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var (
@@ -21,9 +24,7 @@ var (
 // TestLinks finds links between documents to a file or a heading that does not exist.
 func TestLinks(t *testing.T) {
 	docs, err := filesNamed(".", ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, doc := range docs {
 		for _, m := range markdownLink.FindAllStringSubmatch(codeBlock.ReplaceAllString(read(t, doc), ""), -1) {
 			if strings.Contains(m[1], "://") {
@@ -50,9 +51,7 @@ func TestPathOfAnEvent(t *testing.T) {
 		t.Errorf("doc.go names the files %v, want at least ten", files)
 	}
 	for _, f := range files {
-		if _, err := os.Stat(f); err != nil {
-			t.Errorf("doc.go: %v", err)
-		}
+		testkit.Equal(t, testkit.Err(os.Stat(f)), nil, "doc.go")
 	}
 }
 
@@ -114,15 +113,11 @@ func TestRecipes_FitTheTemplate(t *testing.T) {
 		}
 	}
 	for _, m := range files {
-		if _, err := os.Stat(path.Join("examples/template", m[1])); err != nil {
-			t.Errorf("docs/recipes.md: %v", err)
-		}
+		testkit.Equal(t, testkit.Err(os.Stat(path.Join("examples/template", m[1]))), nil, "docs/recipes.md")
 	}
 	deployment := read(t, "examples/template/config/manager/deployment.yaml")
 	for _, used := range []string{"image: sample-operator:dev", "namespace: sample-operator-system", "name: sample-operator\n"} {
-		if !strings.Contains(deployment, used) {
-			t.Errorf("docs/recipes.md relies on %q, and the template's Deployment has another", used)
-		}
+		testkit.Contains(t, deployment, used, fmt.Sprintf("docs/recipes.md relies on %q, and the template's Deployment has another", used))
 	}
 }
 
@@ -139,9 +134,7 @@ func TestMoving_AnswersASearch(t *testing.T) {
 		"ObjectKeyFromObject", "DryRun", "FieldOwner", "ForceOwnership", "FieldValidation", "GetRESTMapper",
 		"EnableReadYourWritesConsistency",
 	} {
-		if !strings.Contains(page, name) {
-			t.Errorf("docs/controller-runtime.md has no answer for %s", name)
-		}
+		testkit.Contains(t, page, name, fmt.Sprintf("docs/controller-runtime.md has no answer for %s", name))
 	}
 }
 

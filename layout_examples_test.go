@@ -4,10 +4,13 @@
 package setpoint_test
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // mostLines is how many lines the main.go of an example may have after its imports.
@@ -22,9 +25,7 @@ func TestExamples(t *testing.T) {
 		if !isExample || strings.Contains(name, "/") || p.name() != "main" {
 			continue
 		}
-		if !strings.Contains(readme, "| ["+name+"]("+name+") |") {
-			t.Errorf("examples/README.md does not name %s: add it to the table", name)
-		}
+		testkit.Contains(t, readme, "| ["+name+"]("+name+") |", fmt.Sprintf("examples/README.md does not name %s", name), "add it to the table")
 		if !slices.ContainsFunc(p.files, (*goFile).test) {
 			t.Errorf("%s has no test", p.dir)
 		}

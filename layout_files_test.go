@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // A goPackage is one folder with Go files. Paths are relative to the repository and use slashes.
@@ -36,9 +38,7 @@ type goFile struct {
 func packages(t *testing.T) []*goPackage {
 	t.Helper()
 	found, err := parseAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return found
 }
 
@@ -232,9 +232,7 @@ func matches(imp, key string) bool {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return string(text)
 }
 

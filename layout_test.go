@@ -4,6 +4,7 @@
 package setpoint_test
 
 import (
+	"fmt"
 	"go/ast"
 	"os"
 	"path"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -130,9 +133,7 @@ func TestImports(t *testing.T) {
 	for _, p := range library(t) {
 		used[p.row()] = append(used[p.row()], p.row())
 		allowed, ok := mayImport[p.row()]
-		if !ok {
-			t.Errorf("%s is a new package: give it a row in mayImport (layout_test.go) and in the README's table, or move its code", p.dir)
-		}
+		testkit.Equal(t, ok, true, fmt.Sprintf("%s is a new package", p.dir), "give it a row in mayImport (layout_test.go) and in the README's table, or move its code")
 		for _, f := range p.production() {
 			for _, imp := range f.imports() {
 				name, ours := strings.CutPrefix(imp, modulePath+"/")
@@ -345,9 +346,7 @@ func TestGoStatements(t *testing.T) {
 		}
 	}
 	for key := range joins {
-		if !seen[key] {
-			t.Errorf("joins in layout_test.go lists %q, which starts no goroutine: remove the line", key)
-		}
+		testkit.Equal(t, seen[key], true, fmt.Sprintf("joins in layout_test.go lists %q, which starts no goroutine", key), "remove the line")
 	}
 }
 
@@ -386,9 +385,7 @@ func TestReadmeNamesEveryPackage(t *testing.T) {
 // omitted lines.
 func TestSnippets(t *testing.T) {
 	docs, err := filesNamed("docs", ".md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, doc := range append(docs, "README.md", "CONTRIBUTING.md") {
 		for _, s := range snippets(read(t, doc)) {
 			if s.from == "" {
@@ -400,9 +397,7 @@ func TestSnippets(t *testing.T) {
 				t.Errorf("%s:%d: %v", doc, s.line, err)
 				continue
 			}
-			if missing := s.missingFrom(string(source)); missing != "" {
-				t.Errorf("%s:%d: %s has no such lines, starting at\n%s", doc, s.line, s.from, missing)
-			}
+			testkit.Equal(t, s.missingFrom(string(source)), "", fmt.Sprintf("%s:%d", doc, s.line), fmt.Sprintf("%s has no such lines, starting at", s.from))
 		}
 	}
 }

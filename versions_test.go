@@ -4,11 +4,14 @@
 package setpoint_test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var tierRow = regexp.MustCompile("(?m)^\\| `([a-z/]+)` \\| (\\w*) \\|$")
@@ -29,17 +32,11 @@ func TestStability_IsInTableAndDoc(t *testing.T) {
 	}
 	for _, name := range files {
 		name = strings.TrimSuffix(strings.TrimPrefix(name, "api/"), ".txt")
-		if table[name] == "" {
-			t.Errorf("docs/versions.md has no row for package %s: add its tier", name)
-		}
+		testkit.NotEqual(t, table[name], "", fmt.Sprintf("docs/versions.md has no row for package %s", name), "add its tier")
 	}
 	for name, tier := range table {
-		if _, err := os.Stat("api/" + name + ".txt"); err != nil {
-			t.Errorf("docs/versions.md has a row for %s, which is no public package: remove it", name)
-		}
-		if want := "Stability: " + tier + "."; lastLine(t, name) != want {
-			t.Errorf("the last line of the package doc of %s is %q, want %q as in docs/versions.md", name, lastLine(t, name), want)
-		}
+		testkit.Equal(t, testkit.Err(os.Stat("api/"+name+".txt")), nil, fmt.Sprintf("docs/versions.md has a row for %s, which is no public package", name), "remove it")
+		testkit.Equal(t, lastLine(t, name), "Stability: "+tier+".", fmt.Sprintf("the last line of the package doc of %s", name))
 	}
 }
 

@@ -6,12 +6,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // asProgram in the environment makes the test binary the program.
@@ -30,9 +33,7 @@ func TestMain(m *testing.M) {
 func bridgeTable(t *testing.T, parts string) map[string][]string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	file := filepath.Join(t.TempDir(), "report.json")
@@ -43,13 +44,9 @@ func bridgeTable(t *testing.T, parts string) map[string][]string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &r))
 	if len(r.Tables) != 1 {
 		t.Fatalf("there are %d tables, want 1", len(r.Tables))
 	}
@@ -66,9 +63,7 @@ func bridgeTable(t *testing.T, parts string) map[string][]string {
 // TestBridge_Reads runs the part that needs neither a control plane nor much time.
 func TestBridge_Reads(t *testing.T) {
 	rows := bridgeTable(t, "reads")
-	if len(rows) != len(bridgeReads) {
-		t.Errorf("there are %d rows, want %d: %v", len(rows), len(bridgeReads), rows)
-	}
+	testkit.Len(t, rows, len(bridgeReads))
 	for title, cells := range rows {
 		for i, c := range bridgeContestants {
 			if strings.HasPrefix(cells[i], "0 ") {
@@ -104,8 +99,6 @@ func TestBridge_Counts(t *testing.T) {
 				}
 			}
 		}
-		if !found {
-			t.Errorf("there is no row %q in %v", title, rows)
-		}
+		testkit.Equal(t, found, true, fmt.Sprintf("there is no row %q in %v", title, rows))
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestReport_KeepsTheTablesThatItPrints writes two tables in pieces, as the parts do.
@@ -27,13 +29,9 @@ func TestReport_KeepsTheTablesThatItPrints(t *testing.T) {
 	r.begin("second")
 	fmt.Fprint(r, "title\t\n")
 	r.Flush()
-	if want := "setpoint   1 s"; !strings.Contains(printed.String(), want) {
-		t.Errorf("printed %q, want the line %q in it", printed.String(), want)
-	}
+	testkit.Contains(t, printed.String(), "setpoint   1 s")
 	file := filepath.Join(t.TempDir(), "tables.json")
-	if err := r.write(file, ""); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.write(file, ""))
 	var saved report
 	if text, err := os.ReadFile(file); err != nil {
 		t.Fatal(err)
@@ -45,9 +43,7 @@ func TestReport_KeepsTheTablesThatItPrints(t *testing.T) {
 		{"first", []string{"other"}, [][]string{{"row"}}},
 		{"second", []string{"title"}, [][]string{}},
 	}
-	if got, want := fmt.Sprint(saved.Tables), fmt.Sprint(want); got != want {
-		t.Errorf("the file has the tables %s, want %s", got, want)
-	}
+	testkit.Equal(t, fmt.Sprint(saved.Tables), fmt.Sprint(want), "the file has the tables")
 }
 
 // TestCharts_ShowTheValues draws each chart from made-up figures.
@@ -66,19 +62,13 @@ func TestCharts_ShowTheValues(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := r.write("", dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, r.write("", dir))
 	for _, c := range charts {
 		text, err := os.ReadFile(filepath.Join(dir, "chart-"+c.name+".svg"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		shown := html.UnescapeString(string(text))
 		for _, want := range append([]string{c.title, ", more", "sans-serif", fmt.Sprintf(c.format, 20.0)}, c.names...) {
-			if !strings.Contains(shown, want) {
-				t.Errorf("the chart %s does not contain %q", c.name, want)
-			}
+			testkit.Contains(t, shown, want, fmt.Sprintf("the chart %s does not contain %q", c.name, want))
 		}
 		if strings.Contains(shown, "left out") {
 			t.Errorf("the chart %s contains a contestant that is not of its names", c.name)
@@ -91,7 +81,5 @@ func TestCharts_ShowTheValues(t *testing.T) {
 
 func TestCharts_OfAPartWithoutOne(t *testing.T) {
 	r := newReport(&bytes.Buffer{})
-	if err := r.write("", t.TempDir()); err == nil || !strings.Contains(err.Error(), "-only packed") {
-		t.Errorf("the error is %v, want one that names the parts with a chart", err)
-	}
+	testkit.ErrorContains(t, r.write("", t.TempDir()), "-only packed")
 }

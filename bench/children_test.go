@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -41,9 +42,7 @@ func BenchmarkChildren(b *testing.B) {
 	b.Run("building what children gets", func(b *testing.B) { f.each(b, f.build) })
 	b.Run("children", func(b *testing.B) { f.each(b, f.reconcile) })
 	b.Run("CreateOrUpdate", func(b *testing.B) { f.each(b, f.createOrUpdate) })
-	if n := f.api.Count("apply", sim.ConfigMaps) + f.api.Count("update", sim.ConfigMaps); n != 4*owners {
-		b.Errorf("%d writes of ConfigMaps, want one for each of %d", n, 4*owners)
-	}
+	testkit.Equal(b, f.api.Count("apply", sim.ConfigMaps)+f.api.Count("update", sim.ConfigMaps), 4*owners, "writes of ConfigMaps")
 }
 
 type families struct {
@@ -110,9 +109,7 @@ func (f *families) controllerRuntime(b *testing.B, ctx context.Context) crclient
 
 func must(b *testing.B, err error) {
 	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 }
 
 func (f *families) each(b *testing.B, do func(context.Context, *corev1.ServiceAccount) error) {

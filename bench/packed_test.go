@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestPackedContestants_ReconcileWhatTheServerSends runs each controller over a few objects. A run
@@ -37,9 +39,7 @@ func TestPackedContestants_ReconcileWhatTheServerSends(t *testing.T) {
 					o := packedOrders{Job: j, Contestant: c.name, Kind: kind, Objects: objects, Events: events, Server: server.URL}
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					if _, err := o.measure(ctx); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, testkit.Err(o.measure(ctx)))
 				})
 			}
 		}
@@ -52,21 +52,16 @@ func TestPackedServer_PagesHoldEveryObject(t *testing.T) {
 	t.Cleanup(server.Close)
 	protobuf := rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}
 	c, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: protobuf})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	names, pages := map[string]bool{}, 0
 	for o := (metav1.ListOptions{Limit: 100}); pages == 0 || o.Continue != ""; pages++ {
 		list, err := c.CoreV1().Pods("").List(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		for _, p := range list.Items {
 			names[p.Name] = true
 		}
 		o.Continue = list.Continue
 	}
-	if len(names) != 250 || pages != 3 {
-		t.Errorf("%d pages hold %d Pods, want 3 with 250", pages, len(names))
-	}
+	testkit.Equal(t, len(names), 250)
+	testkit.Equal(t, pages, 3)
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/metrics"
@@ -116,13 +117,9 @@ func (l *mishaps) reconcile(ctx context.Context, name string) (time.Duration, er
 // families of controllers, queues and leader election also have the same values.
 func TestScrape_KeepsDashboards(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	core := kubernetes.NewForConfigOrDie(cluster.Config())
 	names := slices.Collect(maps.Keys(misfortunes))
@@ -131,9 +128,7 @@ func TestScrape_KeepsDashboards(t *testing.T) {
 	}
 	for _, name := range names {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"load": "yes"}}}
-		if _, err := core.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(core.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{})))
 	}
 	theirs := scrapeControllerRuntime(t, cluster.Config())
 	ours := scrapeSetpoint(t, cluster.Config())
@@ -161,9 +156,7 @@ func compare(t *testing.T, name string, theirs, ours *dto.MetricFamily) {
 	if theirs.GetType() != ours.GetType() {
 		t.Errorf("%s: it is a %v, want a %v", name, ours.GetType(), theirs.GetType())
 	}
-	if a, b := shape(theirs.GetMetric()[0]), shape(ours.GetMetric()[0]); a != b {
-		t.Errorf("%s: the labels and buckets are\n%s, want\n%s", name, b, a)
-	}
+	testkit.Equal(t, shape(theirs.GetMetric()[0]), shape(ours.GetMetric()[0]), name, "the labels and buckets")
 	if slices.Contains(stale, name) || strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "rest_client_") {
 		return
 	}
@@ -223,9 +216,7 @@ func scrape(t *testing.T, h http.Handler) map[string]*dto.MetricFamily {
 	h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return families
 }
 
@@ -238,9 +229,7 @@ func scrapeControllerRuntime(t *testing.T, cfg *rest.Config) map[string]*dto.Met
 		Cache:          crcache.Options{DefaultNamespaces: map[string]crcache.Config{"default": {}}},
 		LeaderElection: true, LeaderElectionID: "load", LeaderElectionNamespace: "default", LeaderElectionReleaseOnCancel: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	l := &mishaps{seen: map[string]bool{}}
 	reader := mgr.GetAPIReader()
 	err = builder.ControllerManagedBy(mgr).Named("load").For(&corev1.ConfigMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o crclient.Object) bool { return o.GetLabels()["load"] != "" }))).
@@ -255,35 +244,27 @@ func scrapeControllerRuntime(t *testing.T, cfg *rest.Config) map[string]*dto.Met
 			}
 			return reconcile.Result{RequeueAfter: after}, err
 		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	h := promhttp.HandlerFor(crmetrics.Registry, promhttp.HandlerOpts{})
 	for finished := 0.0; finished < loadReconciles; { // it has no Idle
-		if ctx.Err() != nil {
-			t.Fatal(ctx.Err())
-		}
+		testkit.NoError(t, ctx.Err())
 		if f := scrape(t, h)["workqueue_work_duration_seconds"]; f != nil {
 			finished = valueOf(f.GetMetric()[0])
 		}
 	}
 	families := scrape(t, h) // one scrape may read families at different times
 	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-done)
 	return families
 }
 
 func scrapeSetpoint(t *testing.T, cfg *rest.Config) map[string]*dto.MetricFamily {
 	t.Helper()
 	counts, err := metrics.New(prometheus.NewPedanticRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	mgr := manager.New(cfg, manager.Options{
 		Name: "load", Metrics: counts, Logger: slog.New(slog.DiscardHandler),
 		LeaderElection: &leaderelection.Options{Lease: "load", Namespace: "default"},
@@ -309,13 +290,9 @@ func scrapeSetpoint(t *testing.T, cfg *rest.Config) map[string]*dto.MetricFamily
 		t.Fatal(err)
 	}
 	h, err := counts.Handler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	families := scrape(t, h)
 	stop()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, <-done)
 	return families
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // BenchmarkCycle measures create, get, update and delete of one object with controller-runtime's
@@ -29,9 +30,7 @@ func BenchmarkCycle(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			c, err := crclient.New(cfg, crclient.Options{Scheme: scheme.Scheme, Mapper: mapper})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, err)
 			cycle(b, c)
 		})
 	}
@@ -47,19 +46,11 @@ func cycle(b *testing.B, c crclient.Client) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": "a"}},
 			Data:       map[string]string{"k": "v"},
 		}
-		if err := c.Create(ctx, m); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, c.Create(ctx, m))
 		got := &corev1.ConfigMap{}
-		if err := c.Get(ctx, crclient.ObjectKeyFromObject(m), got); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, c.Get(ctx, crclient.ObjectKeyFromObject(m), got))
 		got.Data["k"] = "w"
-		if err := c.Update(ctx, got); err != nil {
-			b.Fatal(err)
-		}
-		if err := c.Delete(ctx, got); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, c.Update(ctx, got))
+		testkit.NoError(b, c.Delete(ctx, got))
 	}
 }

@@ -5,6 +5,7 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -90,16 +91,10 @@ func TestAdopt_UnitTest(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
 		synctest.Wait()
-		if got := got.take(); got != "default/a" {
-			t.Errorf("reconciled %q", got)
-		}
-		if _, err := clientset.CoreV1().ConfigMaps("default").Create(t.Context(), testkit.ConfigMap("b"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Equal(t, got.take(), "default/a", "reconciled")
+		testkit.NoError(t, testkit.Err(clientset.CoreV1().ConfigMaps("default").Create(t.Context(), testkit.ConfigMap("b"), metav1.CreateOptions{})))
 		synctest.Wait()
-		if got := got.take(); got != "default/b" {
-			t.Errorf("reconciled %q", got)
-		}
+		testkit.Equal(t, got.take(), "default/b", "reconciled")
 	})
 }
 
@@ -146,9 +141,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		stopController()
 		maps.Release()
 		synctest.Wait()
-		if n := len(c.States()); n != 0 {
-			t.Errorf("%d informers after the release", n)
-		}
+		testkit.Equal(t, len(c.States()), 0, "informers after the release")
 		_, _ = clientset.CoreV1().ConfigMaps("default").Create(t.Context(), testkit.ConfigMap("b"), metav1.CreateOptions{})
 		synctest.Wait()
 		if _, ok := seen.Load("b"); !ok || informer.IsStopped() || got.take() != "" {
@@ -175,12 +168,8 @@ func TestAdopt_OutlivesTheCache(t *testing.T) {
 		if err := maps.Stale(); err == nil || maps.State().Phase != hook.Stopped {
 			t.Errorf("after the end of the informer: %v, %s", err, maps.State())
 		}
-		if _, err := maps.Get(t.Context(), testkit.Key("a")); err != nil {
-			t.Errorf("the last known state: %v", err)
-		}
-		if _, err := maps.Subscribe(toolscache.ResourceEventHandlerFuncs{}); err == nil {
-			t.Error("a subscription to an informer that has stopped")
-		}
+		testkit.Equal(t, testkit.Err(maps.Get(t.Context(), testkit.Key("a"))), nil, "the last known state")
+		testkit.NotEqual(t, testkit.Err(maps.Subscribe(toolscache.ResourceEventHandlerFuncs{})), nil, "a subscription to an informer that has stopped")
 	})
 }
 
@@ -240,9 +229,7 @@ func TestAdopt_WrongType(t *testing.T) {
 		src := source.Kind(wrong, handler.Self())
 		ctl := controller.New("test", &keys{}, controller.Options{Logger: slog.New(slog.DiscardHandler)})
 		ctl.Watch(src)
-		if err := c.Validate(); err != nil {
-			t.Fatalf("before it can be known: %v", err)
-		}
+		testkit.NoError(t, c.Validate(), "before it can be known")
 		defer runs(informer)()
 		synced(t, wrong)
 		for name, read := range map[string]func() error{
@@ -250,9 +237,7 @@ func TestAdopt_WrongType(t *testing.T) {
 			"List":  func() error { _, err := wrong.List(t.Context(), cache.ListOptions{}); return err },
 			"Owned": func() error { _, err := wrong.Shared().Get(t.Context(), testkit.Key("a")); return err },
 		} {
-			if err := read(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s says %v", name, err)
-			}
+			testkit.ErrorContains(t, read(), want, fmt.Sprintf("%s says", name))
 		}
 		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
@@ -284,12 +269,8 @@ func TestAdopt_Mistakes(t *testing.T) {
 		"cache.Adopt[*unstructured.Unstructured]: the type has no kind; set cache.AdoptOptions.Kind":                                  read(cache.Adopt[*unstructured.Unstructured](c, informer, cache.AdoptOptions{})),
 		"cache.Adopt[*cache_test.Widget]: the scheme does not know the type; add its package with AddToScheme: no kind is registered": read(cache.Adopt[*Widget](c, informer, cache.AdoptOptions{})),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
-		if all := c.Validate(); all == nil || !strings.Contains(all.Error(), want) {
-			t.Errorf("Validate says %v", all)
-		}
+		testkit.ErrorContains(t, err, want)
+		testkit.ErrorContains(t, c.Validate(), want, "Validate says")
 	}
 }
 
@@ -355,9 +336,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().ConfigMaps().Informer()
 		alone := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{})
-		if _, err := alone.Namespaced(); err == nil || !strings.Contains(err.Error(), "set cache.AdoptOptions.Scope") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(alone.Namespaced()), "set cache.AdoptOptions.Scope")
 		for _, scope := range []meta.RESTScope{meta.RESTScopeNamespace, meta.RESTScopeRoot} {
 			told := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Scope: scope})
 			if got, err := told.Namespaced(); err != nil || got != (scope == meta.RESTScopeNamespace) {
@@ -369,9 +348,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 		asks := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		defer testkit.Start(t, c.Run)()
 		time.Sleep(time.Minute)
-		if _, err := asks.Namespaced(); err == nil {
-			t.Error("it is known of a kind that is not served")
-		}
+		testkit.NotEqual(t, testkit.Err(asks.Namespaced()), nil, "it is known of a kind that is not served")
 		api.Serve(sim.ConfigMaps)
 		time.Sleep(5 * time.Second)
 		if got, err := asks.Namespaced(); err != nil || !got {
@@ -401,9 +378,7 @@ func TestAdopt_Owner(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
 		synctest.Wait()
-		if got := got.take(); got != "default/parent" {
-			t.Errorf("reconciled %q", got)
-		}
+		testkit.Equal(t, got.take(), "default/parent", "reconciled")
 	})
 }
 
@@ -422,26 +397,18 @@ func TestAdopt_Own(t *testing.T) {
 		}
 		own.Release()
 		synctest.Wait()
-		if n := len(c.States()); n != 1 {
-			t.Errorf("%d informers; the factory pins its own", n)
-		}
+		testkit.Equal(t, len(c.States()), 1, "informers; the factory pins its own")
 		host := informers.NewSharedInformerFactory(fake.NewClientset(), 0).Core().V1().Secrets()
 		one := cache.Adopt[*corev1.Secret](c, host.Informer(), cache.AdoptOptions{})
 		other := cache.Adopt[*corev1.Secret](c, host.TypedInformer(), cache.AdoptOptions{})
-		if n := len(c.States()); n != 2 {
-			t.Errorf("%d informers", n)
-		}
+		testkit.Equal(t, len(c.States()), 2, "informers")
 		one.Release()
 		synctest.Wait()
 		if n := len(c.States()); n != 2 || other.State().Phase != hook.Syncing {
 			t.Errorf("%d informers, %s", n, other.State())
 		}
-		if informerOf(other) == nil {
-			t.Error("the handle does not give its informer")
-		}
+		testkit.NotEqual(t, informerOf(other), nil, "the handle does not give its informer")
 		other.Release()
-		if s := other.State(); s.Phase != hook.Stopped {
-			t.Errorf("after the release: %s", s)
-		}
+		testkit.Equal(t, other.State().Phase, hook.Stopped, "after the release")
 	})
 }

@@ -75,9 +75,7 @@ func TestL9_BatchesAndScopes(t *testing.T) {
 			synced(t, h)
 			expect(t, d, w, check.want, name)
 			if check.want == "unclear" {
-				if got := resolved(t, d, w); got != "shown" {
-					t.Errorf("%s: nothing has changed, and it is %s", name, got)
-				}
+				testkit.Equal(t, resolved(t, d, w), "shown", name, "nothing has changed, and it")
 			}
 			expect(t, d, batch(sim.Pods, api.Version(), nil), "shown", name+" at the version of the list")
 			expect(t, d, batch(sim.Pods, "", map[types.UID]bool{"never": false}), "shown", name+" without the object")
@@ -135,18 +133,13 @@ func TestL9_AComparisonFindsWhatIsNotShown(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"changed", "new", "left", "gone"} {
-			if !names["default/"+name] || len(names) != 4 {
-				t.Errorf("it finds %v", names)
-			}
+			testkit.Equal(t, names["default/"+name], true)
+			testkit.Len(t, names, 4)
 		}
 		time.Sleep(lag)
 		synctest.Wait()
-		if n := woken.Load(); n != 4 {
-			t.Errorf("%d waiters were woken", n)
-		}
-		if got := resolved(t, d, w); got != "shown" {
-			t.Errorf("at the end it is %s", got)
-		}
+		testkit.Equal(t, woken.Load(), 4, "waiters were woken")
+		testkit.Equal(t, resolved(t, d, w), "shown", "at the end it")
 		api.Add(fault.Rule{Match: fault.Match{Resources: []string{"configmaps"}, Verbs: []string{"list"}}, Refuse: apierrors.NewInternalError(errors.New("no"))})
 		put("out", "y", false)
 		time.Sleep(lag)

@@ -41,9 +41,7 @@ func TestS2_DeletedRightAfter(t *testing.T) {
 		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
-		if got := e.take(); got != "add odd, delete odd" {
-			t.Errorf("got %q", got)
-		}
+		testkit.Equal(t, e.take(), "add odd, delete odd")
 	})
 }
 
@@ -125,12 +123,9 @@ func TestS6_Churn(t *testing.T) {
 			api.Remove(sim.ConfigMaps, "default", fmt.Sprint("m", n))
 		}
 		synctest.Wait()
-		if h.State().BrokenCount == 0 {
-			t.Error("no object failed")
-		}
+		testkit.NotEqual(t, h.State().BrokenCount, 0, "no object failed")
 		time.Sleep(time.Hour)
-		if h.State().BrokenCount != 0 || h.State().Lists != 1 {
-			t.Errorf("an object that is gone is kept; %s", h.State())
-		}
+		testkit.Equal(t, h.State().BrokenCount, 0)
+		testkit.Equal(t, h.State().Lists, 1)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -126,18 +125,14 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 				}
 				close(b.release)
 				time.Sleep(time.Minute)
-				if got, want := b.seen(), []string{fmt.Sprintf("add %d", changes)}; !slices.Equal(got, want) {
-					t.Errorf("got %d events: %.200q, want %q", len(got), got, want)
-				}
+				testkit.SlicesEqual(t, b.seen(), []string{fmt.Sprintf("add %d", changes)}, "events")
 				if synced != nil && !synced() {
 					t.Error("not synced after the handler has seen everything")
 				}
 				put(-1)
 				put(-2)
 				synctest.Wait()
-				if got, want := b.seen(), []string{fmt.Sprintf("update %d>-1", changes), "update -1>-2"}; !slices.Equal(got, want) {
-					t.Errorf("a handler that keeps up: got %q, want %q", got, want)
-				}
+				testkit.SlicesEqual(t, b.seen(), []string{fmt.Sprintf("update %d>-1", changes), "update -1>-2"}, "a handler that keeps up")
 				stop()
 			})
 		})

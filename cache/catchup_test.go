@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,16 +47,11 @@ func caughtUp(t *testing.T, what string, c interface{ CatchUp(context.Context) e
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	began := time.Now()
-	if err := c.CatchUp(ctx); err != nil {
-		t.Errorf("%s: %v", what, err)
-	}
+	testkit.Equal(t, c.CatchUp(ctx), nil, what)
 	told := e.take()
-	if took := time.Since(began); took != takes {
-		t.Errorf("%s: it took %s, want %s", what, took, takes)
-	}
-	if synctest.Wait(); e.take() != "" {
-		t.Errorf("%s: events come that there were at the call", what)
-	}
+	testkit.Equal(t, time.Since(began), takes, what)
+	synctest.Wait()
+	testkit.Equal(t, e.take(), "", what, "events come that there were at the call")
 	return told
 }
 
@@ -108,9 +102,7 @@ func TestS10_CatchUp(t *testing.T) {
 			})
 		}
 		check := func(t *testing.T, what string, s *cache.Subscription, e *slowEvents, lag time.Duration) {
-			if told := caughtUp(t, what, s, e, lag+test.events*takes); told != test.told {
-				t.Errorf("%s: the handler was told %q, want %q", what, told, test.told)
-			}
+			testkit.Equal(t, caughtUp(t, what, s, e, lag+test.events*takes), test.told, what, "the handler was told")
 			caughtUp(t, "again", s, e, 0)
 		}
 		t.Run("the watch lags/"+name, func(t *testing.T) {
@@ -156,15 +148,10 @@ func TestS10_CatchUp(t *testing.T) {
 				e.take()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
-				if err := s.CatchUp(ctx); err != nil {
-					t.Error(err)
-				}
-				if e.take() == "" {
-					t.Error("the handler was not told")
-				}
-				if time.Sleep(time.Hour); e.take() != "" {
-					t.Error("events come after it has caught up")
-				}
+				testkit.Equal(t, s.CatchUp(ctx), nil)
+				testkit.NotEqual(t, e.take(), "", "the handler was not told")
+				time.Sleep(time.Hour)
+				testkit.Equal(t, e.take(), "", "events come after it has caught up")
 			})
 		})
 	}
@@ -186,9 +173,7 @@ func TestS10_CreatedAndDeleted(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		api.Remove(sim.ConfigMaps, "default", "b")
 		synctest.Wait()
-		if told := caughtUp(t, "both are on their way", s, e, 2*time.Second); told != "add b, delete b" {
-			t.Errorf("the handler was told %q", told)
-		}
+		testkit.Equal(t, caughtUp(t, "both are on their way", s, e, 2*time.Second), "add b, delete b", "the handler was told")
 		late, all := subscribe(t, cache.For[*corev1.ConfigMap](c)) // never saw the object
 		defer late.Close()
 		caughtUp(t, "somebody new", late, all, 0)
@@ -205,9 +190,7 @@ func TestS10_Handle(t *testing.T) {
 		api.Lag(10 * time.Second)
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		caughtUp(t, "a late event", maps, &events{}, 10*time.Second)
-		if _, err := maps.Get(t.Context(), testkit.Key("a")); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(maps.Get(t.Context(), testkit.Key("a"))), nil)
 	})
 }
 
@@ -229,9 +212,7 @@ func TestS10_GoneMeanwhile(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := maps.CatchUp(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, maps.CatchUp(ctx), nil)
 	})
 }
 
@@ -287,9 +268,7 @@ func TestS10_Trouble(t *testing.T) {
 					t.Fatalf("the error is %v, want %q", err, test.want)
 				}
 				for _, part := range test.want {
-					if !strings.Contains(err.Error(), part) {
-						t.Errorf("the error is %v, want %q in it", err, part)
-					}
+					testkit.ErrorContains(t, err, part)
 				}
 			})
 		})
@@ -315,9 +294,7 @@ func servedFromNowOn(t *testing.T, after time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	testkit.NoError(t, maps.CatchUp(ctx))
-	if _, err := maps.Get(ctx, testkit.Key("a")); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, testkit.Err(maps.Get(ctx, testkit.Key("a"))), nil)
 }
 
 // The scope of an adopted informer is unknown. So CatchUp also waits for objects outside the scope,
@@ -336,15 +313,11 @@ func TestS10_Adopted(t *testing.T) {
 		defer runs(informer)()
 		defer testkit.Start(t, c.Run)()
 		defer s.Close()
-		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add a" {
-			t.Errorf("told %q", told)
-		}
+		testkit.Equal(t, caughtUp(t, "at the start", s, e, time.Second), "add a")
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("outside"))
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		synctest.Wait()
-		if told := caughtUp(t, "an event", s, e, time.Second); told != "update a" {
-			t.Errorf("told %q", told)
-		}
+		testkit.Equal(t, caughtUp(t, "an event", s, e, time.Second), "update a")
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("outside", "1"))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -359,9 +332,7 @@ func TestS10_NobodyToAsk(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(sim.NewServer(sim.ConfigMaps).Config()), 0).Core().V1().ConfigMaps().Informer()
 		c := cache.New(nil, cache.Options{})
 		h := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
-		if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), "ConfigMap.v1 (adopted) cannot be compared with what the API server has") {
-			t.Errorf("the error is %v", err)
-		}
+		testkit.ErrorContains(t, h.CatchUp(t.Context()), "ConfigMap.v1 (adopted) cannot be compared with what the API server has")
 		h.Release()
 	})
 }
@@ -386,13 +357,9 @@ func TestS10_Namespaces(t *testing.T) {
 		testkit.NoError(t, err)
 		defer testkit.Start(t, c.Run)()
 		defer s.Close()
-		if told := caughtUp(t, "at the start", s, e, time.Second); told != "add in-one" {
-			t.Errorf("told %q", told)
-		}
+		testkit.Equal(t, caughtUp(t, "at the start", s, e, time.Second), "add in-one")
 		namespaces.Add("two")
-		if told := caughtUp(t, "with another", s, e, time.Second); told != "add in-two" {
-			t.Errorf("told %q", told)
-		}
+		testkit.Equal(t, caughtUp(t, "with another", s, e, time.Second), "add in-two")
 		namespaces.Remove("one")
 		if told := caughtUp(t, "with one less", s, e, time.Second); told != "delete in-one" && told != "missed in-one" {
 			t.Errorf("told %q", told)
@@ -412,9 +379,7 @@ func TestS10_Undecodable(t *testing.T) {
 		api.Put(widgets, widget("odd", "large"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := h.CatchUp(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, h.CatchUp(ctx), nil)
 	})
 }
 
@@ -426,9 +391,7 @@ func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		c, _ := newCache(t, api)
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Transform: cache.NewTransform("check", func(m *corev1.ConfigMap) {
-			if m.Name != "a" {
-				t.Errorf("the transform is given %s", m.Name)
-			}
+			testkit.Equal(t, m.Name, "a", "the transform is given")
 		})})
 		others := []*events{{}, {}, {}}
 		_, first := informerOf(h).AddEventHandler(others[0].handler())
@@ -438,16 +401,10 @@ func TestS10_MarksReachOurHandlersOnly(t *testing.T) {
 		s, ours := subscribe(t, h)
 		defer testkit.Start(t, c.Run)()
 		defer s.Close()
-		if told := caughtUp(t, "at the start", s, ours, 0); told != "add a" {
-			t.Errorf("our handler was told %q", told)
-		}
+		testkit.Equal(t, caughtUp(t, "at the start", s, ours, 0), "add a", "our handler was told")
 		for _, e := range others {
-			if told := e.take(); told != "add a" {
-				t.Errorf("a foreign handler was told %q", told)
-			}
+			testkit.Equal(t, e.take(), "add a", "a foreign handler was told")
 		}
-		if keys := informerOf(h).GetStore().ListKeys(); len(keys) != 1 {
-			t.Errorf("the store has %v", keys)
-		}
+		testkit.Len(t, informerOf(h).GetStore().ListKeys(), 1)
 	})
 }

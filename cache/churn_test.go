@@ -84,9 +84,7 @@ func watchChurn[T cache.Object](c *churn, name string, of sim.Resource, h *cache
 	s := &told{name: name, of: of, scoped: scoped, stale: h.Stale, have: map[string]string{}}
 	s.list = func() map[string]string {
 		list, err := h.List(c.t.Context(), cache.ListOptions{})
-		if err != nil {
-			c.t.Errorf("%s: %v", name, err)
-		}
+		testkit.Equal(c.t, err, nil, name)
 		versions := map[string]string{}
 		for _, o := range list {
 			versions[o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
@@ -94,9 +92,7 @@ func watchChurn[T cache.Object](c *churn, name string, of sim.Resource, h *cache
 		return versions
 	}
 	subscription, err := h.Subscribe(s.handler())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, err)
 	s.close = subscription.Close
 	c.told = append(c.told, s)
 }
@@ -155,9 +151,7 @@ func (c *churn) run() {
 	var running sync.WaitGroup
 	for _, each := range c.caches {
 		running.Go(func() {
-			if err := each.Run(ctx); err != nil {
-				c.t.Error(err)
-			}
+			testkit.Equal(c.t, each.Run(ctx), nil)
 		})
 	}
 	for range 150 {

@@ -113,9 +113,7 @@ func notify(t *testing.T, d consistency.Declarations, w consistency.Write) *wait
 func (n *waiting) called(want int32, when string) {
 	n.t.Helper()
 	synctest.Wait()
-	if got := n.calls.Load(); got != want {
-		n.t.Errorf("%s: called %d times, want %d", when, got, want)
-	}
+	testkit.Equal(n.t, n.calls.Load(), want, when, "called")
 }
 
 // until delays requests until release is called.
@@ -176,9 +174,7 @@ func TestC6_Shown(t *testing.T) {
 		},
 		"marked": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
 			clientset := kubernetes.NewForConfigOrDie(api.Config())
-			if err := clientset.CoreV1().ConfigMaps("default").Delete(context.Background(), "held", metav1.DeleteOptions{}); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, clientset.CoreV1().ConfigMaps("default").Delete(context.Background(), "held", metav1.DeleteOptions{}), nil)
 			return markedOf(before["held"])
 		},
 		"marked, or rather gone": func(api *sim.Server, before map[string]consistency.Write) consistency.Write {
@@ -305,9 +301,7 @@ func TestC6_Syncing(t *testing.T) {
 			expect(t, others, w, "behind", "while it lists what may still have it")
 		}
 		missing, _ := d.Behind(a)
-		if got := missing.String(); got != "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion {
-			t.Errorf("got %q", got)
-		}
+		testkit.Equal(t, missing.String(), "ConfigMap.v1 is not synced and does not show the write of default/a at "+a.ResourceVersion)
 		api.Remove(sim.ConfigMaps, "default", "a")
 		n, m := notify(t, d, a), notify(t, d, goneOf(a))
 		release()

@@ -5,6 +5,7 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -32,9 +33,7 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 		defer stop()
 		synced(t, h)
 		d := declared(h)
-		if missing := d.Failing(); missing != nil {
-			t.Errorf("%s, although nothing fails", missing)
-		}
+		testkit.Equal(t, d.Failing(), nil, "although nothing fails")
 		api.Intercept(refuse)
 		api.CutWatches()
 		synctest.Wait()
@@ -52,12 +51,9 @@ func TestC6_FailingClosesOnRecovery(t *testing.T) {
 		}
 		api.Intercept(nil)
 		time.Sleep(5 * time.Second)
-		if calls.Load() != 1 || cancelled.Load() != 0 {
-			t.Errorf("%d calls after Recovered, and %d after cancel, want 1 and 0", calls.Load(), cancelled.Load())
-		}
-		if missing := d.Failing(); missing != nil {
-			t.Errorf("%s, although it has recovered", missing)
-		}
+		testkit.Equal(t, calls.Load(), 1)
+		testkit.Equal(t, cancelled.Load(), 0)
+		testkit.Equal(t, d.Failing(), nil, "although it has recovered")
 	})
 }
 
@@ -92,9 +88,8 @@ func TestC6_Resolve(t *testing.T) {
 		seen := map[string]consistency.Write{}
 		for _, u := range unseen {
 			seen[u.Name] = u
-			if missing, _ := d.Behind(u); missing == nil {
-				t.Errorf("%+v is shown", u)
-			}
+			missing, _ := d.Behind(u)
+			testkit.NotEqual(t, missing, nil, fmt.Sprintf("%+v is shown", u))
 		}
 		if len(seen) != 2 || !seen["gone"].Gone || seen["new"].UID != created.GetUID() || seen["new"].ResourceVersion != created.GetResourceVersion() {
 			t.Errorf("got %+v, want that gone is gone and new is new", unseen)

@@ -33,9 +33,7 @@ func TestS4_S5_MissingAPIDelaysNoOther(t *testing.T) {
 			c, told := newCache(t, api)
 			maps, deployments := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c)
 			defer testkit.Start(t, c.Run)()
-			if took := synced(t, maps); took != 0 {
-				t.Errorf("the other informer took %s", took)
-			}
+			testkit.Equal(t, synced(t, maps), 0, "the other informer took")
 			time.Sleep(wait)
 			s := deployments.State()
 			if s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) || time.Since(s.Since) != wait {
@@ -47,15 +45,11 @@ func TestS4_S5_MissingAPIDelaysNoOther(t *testing.T) {
 				t.Errorf("synced %s after the API appeared", took)
 			}
 			synctest.Wait()
-			if _, err := deployments.Get(t.Context(), testkit.Key("a")); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), testkit.Key("a"))), nil)
 			if s := deployments.State(); s.Phase != hook.Synced || s.Err != nil {
 				t.Errorf("got %s", s)
 			}
-			if got := told.take(); got != "waiting for its API, syncing" {
-				t.Errorf("the hook was told: %s", got)
-			}
+			testkit.Equal(t, told.take(), "waiting for its API, syncing", "the hook was told")
 			if got := maps.State(); got.Phase != hook.Synced || time.Since(got.Since) < wait {
 				t.Errorf("got %s since %s", got, got.Since)
 			}
@@ -97,9 +91,7 @@ func TestS4_Failing(t *testing.T) {
 				all, told := newCache(t, api)
 				maps, secrets := cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
 				defer testkit.Start(t, all.Run)()
-				if took := synced(t, maps); took != 0 {
-					t.Errorf("the other informer took %s", took)
-				}
+				testkit.Equal(t, synced(t, maps), 0, "the other informer took")
 				time.Sleep(10 * time.Minute)
 				s := secrets.State()
 				if s.Phase != c.phase || s.Err == nil || !strings.Contains(s.Err.Error(), c.reason) {
@@ -113,9 +105,7 @@ func TestS4_Failing(t *testing.T) {
 					t.Errorf("synced %s after the trouble", took)
 				}
 				synctest.Wait()
-				if s := secrets.State(); s.Phase != hook.Synced {
-					t.Errorf("got %s", s)
-				}
+				testkit.Equal(t, secrets.State().Phase, hook.Synced)
 				if got := told.take(); !strings.HasPrefix(got, string(c.phase)) || !strings.HasSuffix(got, ", syncing") {
 					t.Errorf("the hook was told: %s", got)
 				}
@@ -160,9 +150,7 @@ func TestS4_StopsAtOnce(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				begin := time.Now()
 				stop()
-				if took := time.Since(begin); took != 0 {
-					t.Errorf("stopping took %s", took)
-				}
+				testkit.Equal(t, time.Since(begin), 0, "stopping took")
 			})
 		})
 	}
@@ -199,9 +187,7 @@ func TestS4_RetryAfter(t *testing.T) {
 			if asked < 0 {
 				n = len(api.Requests())
 			}
-			if n != want {
-				t.Errorf("%d requests in 10 minutes, want %d", n, want)
-			}
+			testkit.Equal(t, n, want, "requests in 10 minutes")
 		})
 	}
 }
@@ -220,9 +206,7 @@ func TestS4_Starting(t *testing.T) {
 		cache.For[*corev1.ConfigMap](c)
 		defer testkit.Start(t, c.Run)()
 		time.Sleep(10*time.Second + time.Millisecond)
-		if n := api.Count("", sim.ConfigMaps); n != 11 {
-			t.Errorf("%d requests in 10 seconds, want 11", n)
-		}
+		testkit.Equal(t, api.Count("", sim.ConfigMaps), 11, "requests in 10 seconds")
 	})
 }
 
@@ -242,9 +226,7 @@ func TestRunJoinsLists(t *testing.T) {
 		stop := testkit.Start(t, c.Run)
 		time.Sleep(time.Minute)
 		stop()
-		if !ended {
-			t.Error("Run returned before the list did")
-		}
+		testkit.Equal(t, ended, true, "Run returned before the list did")
 	})
 }
 
@@ -276,9 +258,7 @@ func TestS4_Undecodable(t *testing.T) {
 				if s := maps.State(); s.Phase != hook.Synced || s.BrokenCount != 1 || !strings.Contains(s.String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:") {
 					t.Errorf("got %s", s)
 				}
-				if s := secrets.State(); s.Phase != hook.Synced {
-					t.Errorf("the other is %s", s)
-				}
+				testkit.Equal(t, secrets.State().Phase, hook.Synced, "the other")
 				if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Data["data"] != "2" {
 					t.Errorf("got %v, %v", m, err)
 				}
@@ -332,9 +312,7 @@ func TestS4_Pace(t *testing.T) {
 				time.Sleep(time.Minute)
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				synctest.Wait()
-				if _, err := maps.Get(t.Context(), testkit.Key("b")); err != nil {
-					t.Errorf("after the trouble: %v", err)
-				}
+				testkit.Equal(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), nil, "after the trouble")
 			})
 		})
 	}
@@ -356,9 +334,7 @@ func TestBrokenStreaming(t *testing.T) {
 				c, _ := newCache(t, api)
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer testkit.Start(t, c.Run)()
-				if took := synced(t, maps); took != 0 {
-					t.Errorf("synced after %s", took)
-				}
+				testkit.Equal(t, synced(t, maps), 0, "synced after")
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("c"))
 				synctest.Wait()
 				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {

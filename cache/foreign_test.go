@@ -6,7 +6,6 @@ package cache_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,9 +67,7 @@ func TestC6_Adopted(t *testing.T) {
 				time.Sleep(lag)
 				n.called(1, "the watch was there")
 				expect(t, d, w, "shown", "the watch was there")
-				if !d.Relisted(w) {
-					t.Error("who knows what it has listed")
-				}
+				testkit.Equal(t, d.Relisted(w), true, "who knows what it has listed")
 				w = put()
 				n = notify(t, d, w)
 				if backend { // the cache ends first
@@ -106,15 +103,11 @@ func TestC6_AdoptedIsLeftAlone(t *testing.T) {
 				h := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
 				w := consistency.Write{Resource: schema.GroupResource{Resource: "secrets"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
 				n, m := notify(t, declared(h), w), notify(t, declared(h), w)
-				if informer.handlers != 1 {
-					t.Errorf("%d handlers", informer.handlers)
-				}
+				testkit.Equal(t, informer.handlers, 1)
 				h.Release()
 				n.called(1, "released")
 				m.called(1, "released")
-				if informer.handlers != 0 {
-					t.Errorf("%d handlers", informer.handlers)
-				}
+				testkit.Equal(t, informer.handlers, 0)
 			})
 		})
 	}
@@ -212,21 +205,14 @@ func TestC6_WithoutAStore(t *testing.T) {
 		c, _ := newCache(t, api)
 		for _, c := range []*cache.Cache{nil, c} {
 			h := cache.Adopt[*corev1.ConfigMap](c, struct{ cache.EventSource }{informer}, cache.AdoptOptions{})
-			if err := h.WaitForSync(t.Context()); err != nil || h.Stale() != nil {
-				t.Errorf("got %v, %v", err, h.Stale())
-			}
+			testkit.Equal(t, h.WaitForSync(t.Context()), nil)
+			testkit.Equal(t, h.Stale(), nil)
 			const want = "without a store and without read-your-writes"
 			for name, said := range map[string]string{"String": h.String(), "State": h.State().String(), "List": fmt.Sprint(read(h))} {
-				if !strings.Contains(said, want) {
-					t.Errorf("%s says %q", name, said)
-				}
+				testkit.Contains(t, said, want, fmt.Sprintf("%s says", name))
 			}
-			if _, err := h.Get(declared(h).Context(t.Context()), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("Get says %v", err)
-			}
-			if err := h.CatchUp(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("CatchUp says %v", err)
-			}
+			testkit.ErrorContains(t, testkit.Err(h.Get(declared(h).Context(t.Context()), testkit.Key("a"))), want, "Get says")
+			testkit.ErrorContains(t, h.CatchUp(t.Context()), want, "CatchUp says")
 			late := consistency.Write{Host: sim.Host, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "default", Name: "a", UID: "u", ResourceVersion: "1000"}
 			expect(t, declared(h), late, "shown", "nobody can look into it")
 			h.Release()
@@ -261,13 +247,9 @@ func TestAdopt_WithoutACache(t *testing.T) {
 		"T must be a pointer to an API":     cache.Adopt[cache.Object](nil, informer, cache.AdoptOptions{}).Validate(),
 		"set cache.AdoptOptions.Kind, with": cache.Adopt[*unstructured.Unstructured](nil, informer, cache.AdoptOptions{}).Validate(),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
 	}
-	if err := cache.Adopt[*corev1.Pod](cache.New(nil, cache.Options{}), nil, cache.AdoptOptions{}).Validate(); err != nil {
-		t.Errorf("the cache reports it, and so does the handle: %v", err)
-	}
+	testkit.Equal(t, cache.Adopt[*corev1.Pod](cache.New(nil, cache.Options{}), nil, cache.AdoptOptions{}).Validate(), nil, "the cache reports it, and so does the handle")
 }
 
 // TestC6_WatchedIsNotRead: a Reconcile cannot read a handle when its controller declares another
@@ -280,9 +262,7 @@ func TestC6_WatchedIsNotRead(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		other := cache.Adopt[*corev1.ConfigMap](nil, informerOf(h), cache.AdoptOptions{})
-		if _, err := h.List(declared(other).Context(t.Context()), cache.ListOptions{}); err == nil {
-			t.Error("read")
-		}
+		testkit.NotEqual(t, testkit.Err(h.List(declared(other).Context(t.Context()), cache.ListOptions{})), nil)
 		w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a")))
 		synctest.Wait()
 		expect(t, declared(other), w, "shown", "an informer of the cache's own")

@@ -85,17 +85,13 @@ func TestGeneric_Forms(t *testing.T) {
 				"":                                       {Namespace: "none"},
 			} {
 				testkit.NoError(t, c.List(t.Context(), list, o))
-				if got := listed(t, list); got != want {
-					t.Errorf("%T: got %s, want %s", list, got, want)
-				}
+				testkit.Equal(t, listed(t, list), want, list)
 			}
 		}
 		if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Kind != "" || m.Labels["name"] != "a" {
 			t.Errorf("the stored object has changed: %v, %v", m, err)
 		}
-		if n := api.Watches(); n != 3 {
-			t.Errorf("%d watches", n)
-		}
+		testkit.Equal(t, api.Watches(), 3)
 	})
 }
 
@@ -139,9 +135,7 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 						return words[:min(len(words), 13)]
 					}
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, err, nil)
 				return found
 			}
 			get := func(namespace string) string {
@@ -176,14 +170,10 @@ func TestGeneric_DeclaredOnly(t *testing.T) {
 		if err := c.Get(ctx, testkit.Key("a"), m); err != nil || m.Labels != nil {
 			t.Errorf("got %v, %v", m, err)
 		}
-		if err := c.List(ctx, &corev1.ConfigMapList{}, cache.ListOptions{}); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, c.List(ctx, &corev1.ConfigMapList{}, cache.ListOptions{}), nil)
 		want := `the controller "x" does not declare Secret.v1; pass the handle to its Reads`
 		for _, err := range []error{c.Get(ctx, testkit.Key("a"), &corev1.Secret{}), c.List(ctx, &corev1.SecretList{}, cache.ListOptions{})} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v", err)
-			}
+			testkit.ErrorContains(t, err, want)
 		}
 	})
 }
@@ -225,8 +215,7 @@ func TestGeneric_Adopted(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		defer runs(informer)()
 		m := &corev1.ConfigMap{}
-		if err := c.Get(t.Context(), testkit.Key("a"), m); err != nil || m.Name != "a" {
-			t.Errorf("got %v, %v", m, err)
-		}
+		testkit.Equal(t, c.Get(t.Context(), testkit.Key("a"), m), nil)
+		testkit.Equal(t, m.Name, "a")
 	})
 }

@@ -63,9 +63,7 @@ func TestS4_ATypeThatRefusesMetadata(t *testing.T) {
 		h := cache.For[*Sized](c)
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		if s := h.State(); s.BrokenCount != 1 {
-			t.Errorf("before the delete: %s", s)
-		}
+		testkit.Equal(t, h.State().BrokenCount, 1, "before the delete")
 		api.Remove(widgets, "default", "odd")
 		synctest.Wait()
 		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 || h.State().Phase != hook.Synced {
@@ -90,9 +88,8 @@ func TestListKind(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		for _, s := range []hook.InformerState{typed.State(), raw.State()} {
-			if s.Phase != hook.Synced || s.Objects != 1 {
-				t.Error(s)
-			}
+			testkit.Equal(t, s.Phase, hook.Synced)
+			testkit.Equal(t, s.Objects, 1)
 		}
 	})
 }
@@ -171,8 +168,6 @@ func TestP7_ATransformOfOwners(t *testing.T) {
 		}
 		slots.Remove('a')
 		synctest.Wait()
-		if s := h.State(); s.Objects != 0 {
-			t.Errorf("after its slot has left: %d objects", s.Objects)
-		}
+		testkit.Equal(t, h.State().Objects, 0, "after its slot has left: objects")
 	})
 }

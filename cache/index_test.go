@@ -6,7 +6,6 @@ package cache_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,9 +68,8 @@ func testIndexOfFields[T cache.Object](t *testing.T, of sim.Resource, s cache.Sc
 			if err != nil || failed != nil || len(found) != 1 || len(both) != 1 || found[0].GetLabels()["label"] != fmt.Sprint(step.label) {
 				t.Errorf("step %d: found %v, %v; with both %v, %v", n, found, err, both, failed)
 			}
-			if calls != step.calls || seen != "default/a map[]" {
-				t.Errorf("step %d: %d calls, the last with %q", n, calls, seen)
-			}
+			testkit.Equal(t, calls, step.calls, fmt.Sprintf("step %d", n))
+			testkit.Equal(t, seen, "default/a map[]", fmt.Sprintf("step %d", n))
 		}
 		if found, err := x.List(t.Context(), "one", cache.ListOptions{}); err != nil || len(found) != 0 {
 			t.Errorf("the value before: %v, %v", found, err)
@@ -164,8 +162,7 @@ func TestIndexBadFields(t *testing.T) {
 		h := cache.For[*corev1.ConfigMap](c)
 		x := cache.NewIndex(h, "x", func(*corev1.ConfigMap) []string { return nil }, fields...)
 		_, err := x.List(context.Background(), "", cache.ListOptions{})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"x"`) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
+		testkit.ErrorContains(t, err, `"x"`)
 	}
 }

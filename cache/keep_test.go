@@ -4,8 +4,8 @@
 package cache_test
 
 import (
+	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -63,9 +63,7 @@ func TestKept(t *testing.T) {
 						t.Errorf("got %v, %v", u, err)
 					}
 				}
-				if len(c.States()) != 3 {
-					t.Errorf("got %v", c.States())
-				}
+				testkit.Len(t, c.States(), 3)
 			})
 		})
 	}
@@ -90,9 +88,7 @@ func TestTransform(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		synced(t, same)
-		if len(c.States()) != 1 {
-			t.Errorf("got %v", c.States())
-		}
+		testkit.Len(t, c.States(), 1)
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "secret"))
 		synctest.Wait()
 		for name, want := range map[string]int{"a": 0, "later": 0, "bad": 1} {
@@ -101,9 +97,8 @@ func TestTransform(t *testing.T) {
 			}
 		}
 		s := maps.State()
-		if s.BrokenCount != 1 || !strings.Contains(s.String(), `(transform no data): synced; broken objects: 1, such as default/bad: the transform "no data" failed: panic: boom`) {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, s.BrokenCount, 1)
+		testkit.Contains(t, s.String(), `(transform no data): synced; broken objects: 1, such as default/bad: the transform "no data" failed: panic: boom`)
 		if s.Objects != 3 || s.Bytes < 200 || s.Bytes > 3000 || s.ResourceVersion == "" {
 			t.Errorf("%d objects, %d bytes, version %s", s.Objects, s.Bytes, s.ResourceVersion)
 		}
@@ -182,14 +177,11 @@ func TestShared(t *testing.T) {
 			t.Error("the wrong one copies")
 		}
 		for m, err := range view.All(t.Context(), cache.ListOptions{}) {
-			if err != nil || m != get(view) {
-				t.Errorf("got %v, %v", m, err)
-			}
+			testkit.Equal(t, err, nil)
+			testkit.Equal(t, m, get(view))
 		}
 		view.Release()
-		if _, err := maps.Get(t.Context(), testkit.Key("a")); err == nil {
-			t.Error("the handle outlives its view's Release")
-		}
+		testkit.NotEqual(t, testkit.Err(maps.Get(t.Context(), testkit.Key("a"))), nil, "the handle outlives its view's Release")
 	})
 }
 
@@ -220,9 +212,7 @@ func TestIndex(t *testing.T) {
 		count := func(x *cache.Index[*corev1.ConfigMap], value string, o cache.ListOptions) int {
 			t.Helper()
 			list, err := x.List(t.Context(), value, o)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, err, nil)
 			return len(list)
 		}
 		for _, x := range []*cache.Index[*corev1.ConfigMap]{colour, late} {
@@ -234,27 +224,18 @@ func TestIndex(t *testing.T) {
 		for uid, want := range map[string]int{"p-uid": 1, "q-uid": 1, "x": 0} {
 			n := 0
 			for m, err := range maps.Owned(t.Context(), types.UID(uid), cache.ListOptions{Namespace: "default"}) {
-				if err != nil || m.Name != "a" {
-					t.Errorf("got %v, %v", m, err)
-				}
+				testkit.Equal(t, err, nil)
+				testkit.Equal(t, m.Name, "a")
 				n++
 			}
-			if n != want {
-				t.Errorf("%d objects are owned by %s", n, uid)
-			}
+			testkit.Equal(t, n, want, fmt.Sprintf("objects are owned by %s", uid))
 		}
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("c", "none"))
 		synctest.Wait()
-		if _, err := colour.List(t.Context(), "red", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), `default/c: the index "colour" failed: panic: boom`) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(colour.List(t.Context(), "red", cache.ListOptions{})), `default/c: the index "colour" failed: panic: boom`)
 		api.Remove(sim.ConfigMaps, "default", "c")
 		synctest.Wait()
-		if count(colour, "red", cache.ListOptions{}) != 2 {
-			t.Error("the index does not recover")
-		}
-		if _, err := maps.List(t.Context(), cache.ListOptions{Limit: -1}); err == nil {
-			t.Error("a negative limit is accepted")
-		}
+		testkit.Equal(t, count(colour, "red", cache.ListOptions{}), 2, "the index does not recover")
+		testkit.NotEqual(t, testkit.Err(maps.List(t.Context(), cache.ListOptions{Limit: -1})), nil, "a negative limit is accepted")
 	})
 }

@@ -44,17 +44,11 @@ func TestC6_Lag(t *testing.T) {
 			}
 			return g.String()
 		}
-		if got := missing(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the write of default/a at 6" {
-			t.Errorf("got %q", got)
-		}
+		testkit.Equal(t, missing(w), "ConfigMap.v1 (namespace default) is at version 5 and does not show the write of default/a at 6")
 		w.Gone = true
-		if got := missing(w); got != "ConfigMap.v1 (namespace default) is at version 5 and does not show the deletion of default/a at 6" {
-			t.Errorf("got %q", got)
-		}
+		testkit.Equal(t, missing(w), "ConfigMap.v1 (namespace default) is at version 5 and does not show the deletion of default/a at 6")
 		n := writtenOf(sim.Namespaces, api.Put(sim.Namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
-		if got := missing(n); got != "Namespace.v1 is at version 5 and does not show the write of a at 7" {
-			t.Errorf("got %q", got)
-		}
+		testkit.Equal(t, missing(n), "Namespace.v1 is at version 5 and does not show the write of a at 7")
 	})
 }
 
@@ -295,9 +289,7 @@ func TestC6_NoWakeIsLost(t *testing.T) {
 func await(t *testing.T, d consistency.Declarations, w consistency.Write, cancels bool) {
 	for {
 		missing, err := d.Behind(w)
-		if err != nil {
-			t.Errorf("%v", err)
-		}
+		testkit.Equal(t, err, nil)
 		if missing == nil {
 			return
 		}

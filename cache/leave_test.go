@@ -50,9 +50,7 @@ func TestScopeNothingToWaitFor(t *testing.T) {
 				synctest.Wait()
 				set.Remove("forbidden")
 				for range 2 {
-					if err := <-ended; err != nil {
-						t.Error(err)
-					}
+					testkit.Equal(t, <-ended, nil)
 				}
 			})
 		})
@@ -80,9 +78,7 @@ func TestScopeChangedByACallbackAtTheEnd(t *testing.T) {
 		go func() { ended <- c.Run(ctx) }()
 		synctest.Wait()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	})
 }
 

@@ -83,9 +83,7 @@ type events struct {
 func record[T cache.Object](t *testing.T, h *cache.Handle[T]) *events {
 	t.Helper()
 	e := &events{}
-	if _, err := informerOf(h).AddEventHandler(e.handler()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(informerOf(h).AddEventHandler(e.handler())))
 	return e
 }
 

@@ -5,6 +5,7 @@ package cache_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -82,32 +83,16 @@ func TestS11_NothingOutsideTheNamespaces(t *testing.T) {
 		testkit.NoError(t, c.Validate())
 		defer testkit.Start(t, c.Run)()
 		for _, got := range []string{names(t, maps), names(t, same), names(t, some)} {
-			if got != "a/x b/x" {
-				t.Errorf("got %s", got)
-			}
+			testkit.Equal(t, got, "a/x b/x")
 		}
-		if got := names(t, one); got != "b/x" {
-			t.Errorf("got %s", got)
-		}
-		if n := api.Watches(); n != 5 {
-			t.Errorf("%d watches", n)
-		}
-		if _, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "c", Name: "x"}); err == nil || !strings.Contains(err.Error(), "outside the scope") {
-			t.Errorf("got %v", err)
-		}
-		if err := maps.CatchUp(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if got := asked(api, sim.ConfigMaps) + ", " + asked(api, sim.Secrets); got != "a b, b" {
-			t.Errorf("requests in %s", got)
-		}
-		if s := maps.String(); s != "ConfigMap.v1 (namespaces a b)" {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, names(t, one), "b/x")
+		testkit.Equal(t, api.Watches(), 5)
+		testkit.ErrorContains(t, testkit.Err(maps.Get(t.Context(), types.NamespacedName{Namespace: "c", Name: "x"})), "outside the scope")
+		testkit.Equal(t, maps.CatchUp(t.Context()), nil)
+		testkit.Equal(t, asked(api, sim.ConfigMaps)+", "+asked(api, sim.Secrets), "a b, b", "requests in")
+		testkit.Equal(t, maps.String(), "ConfigMap.v1 (namespaces a b)")
 		set.Replace("b", "c")
-		if got := names(t, maps) + ", " + names(t, some); got != "b/x c/x, b/x c/x" {
-			t.Errorf("after a change: %s", got)
-		}
+		testkit.Equal(t, names(t, maps)+", "+names(t, some), "b/x c/x, b/x c/x", "after a change")
 	})
 }
 
@@ -137,46 +122,30 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				defer seen.Close()
 				defer testkit.Start(t, c.Run)()
 				if !late {
-					if _, err := meta.Get(ctx, types.NamespacedName{Name: "w"}); err != nil {
-						t.Error(err)
-					}
+					testkit.Equal(t, testkit.Err(meta.Get(ctx, types.NamespacedName{Name: "w"})), nil)
 					if list, err := raw.List(ctx, cache.ListOptions{}); err != nil || len(list) != 1 {
 						t.Errorf("%d objects, %v", len(list), err)
 					}
 				} else {
 					time.Sleep(10 * time.Second)
-					if _, err := raw.Get(ctx, types.NamespacedName{Name: "w"}); err == nil || !strings.Contains(err.Error(), "does not serve Widget") {
-						t.Errorf("got %v", err)
-					}
+					testkit.ErrorContains(t, testkit.Err(raw.Get(ctx, types.NamespacedName{Name: "w"})), "does not serve Widget")
 					serve()
 				}
 				testkit.NoError(t, seen.WaitForSync(ctx))
-				if got := e.take(); got != "add w" {
-					t.Errorf("events: %s", got)
-				}
+				testkit.Equal(t, e.take(), "add w", "events")
 				synced(t, raw)
 				synced(t, meta)
-				if got := names(t, namespaces) + names(t, raw); got != "/default /kube-node-lease /kube-public /kube-system /z/w" {
-					t.Errorf("got %s", got)
-				}
-				if got := asked(api, sim.Namespaces) + asked(api, clusterScoped); got != "**" {
-					t.Errorf("requests in %s", got)
-				}
+				testkit.Equal(t, names(t, namespaces)+names(t, raw), "/default /kube-node-lease /kube-public /kube-system /z/w")
+				testkit.Equal(t, asked(api, sim.Namespaces)+asked(api, clusterScoped), "**", "requests in")
 				synctest.Wait() // until the informers that left are released
 				if n := len(c.States()); n != 3 {
 					t.Errorf("%d informers: %v", n, c.States())
 				}
 				for _, phase := range strings.Split(told.take(), ", ") {
-					if phase == string(hook.Failing) {
-						t.Error("an informer that was not needed failed")
-					}
+					testkit.NotEqual(t, phase, string(hook.Failing), "an informer that was not needed failed")
 				}
-				if s := raw.String(); s != "Widget.v1.test.dev (unstructured)" {
-					t.Errorf("got %s", s)
-				}
-				if err := raw.CatchUp(ctx); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, raw.String(), "Widget.v1.test.dev (unstructured)")
+				testkit.Equal(t, raw.CatchUp(ctx), nil)
 			})
 		})
 	}
@@ -267,12 +236,8 @@ func TestOptions_ScopeWins(t *testing.T) {
 			h.Release()
 		}
 		secrets := cache.For[*corev1.Secret](c) // the transform is for another type
-		if got := names(t, secrets); got != "default/a" {
-			t.Errorf("got %s", got)
-		}
-		if err := c.Validate(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, names(t, secrets), "default/a")
+		testkit.Equal(t, c.Validate(), nil)
 	})
 }
 
@@ -289,13 +254,11 @@ func TestOptions_TransformOfAllTypes(t *testing.T) {
 		maps, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
 		defer testkit.Start(t, c.Run)()
 		m, err := maps.Get(t.Context(), testkit.Key("a"))
-		if err != nil || m.Annotations["marked"] != "yes" {
-			t.Errorf("got %v, %v", m, err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, m.Annotations["marked"], "yes")
 		u, err := raw.Get(t.Context(), testkit.Key("w"))
-		if err != nil || u.GetAnnotations()["marked"] != "yes" {
-			t.Errorf("got %v, %v", u, err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, u.GetAnnotations()["marked"], "yes")
 	})
 }
 
@@ -330,13 +293,9 @@ func TestParseNamespaces(t *testing.T) {
 	for list, want := range map[string]string{"a": "a", "a,b": "a b", " a , b,": "a b", "a,a": "a", ",": "", " ": ""} {
 		got := cache.ParseNamespaces(list).Elements()
 		slices.Sort(got)
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q: got %q", list, got)
-		}
+		testkit.Equal(t, strings.Join(got, " "), want, list, fmt.Sprintf("got %q", got))
 	}
-	if cache.ParseNamespaces("") != nil {
-		t.Error("an empty list limits the cache")
-	}
+	testkit.Equal(t, cache.ParseNamespaces(""), nil, "an empty list limits the cache")
 }
 
 // TestInformer_OneNamespace: a handle of exactly one namespace has an informer, and one of several
@@ -358,9 +317,7 @@ func TestInformer_OneNamespace(t *testing.T) {
 			t.Error("the informer is one of several")
 		}
 		set.Replace()
-		if informerOf(maps) != nil {
-			t.Error("there is no namespace, but an informer")
-		}
+		testkit.Equal(t, informerOf(maps), nil, "there is no namespace, but an informer")
 		set.Add("b")
 		defer testkit.Start(t, c.Run)()
 		synced(t, maps)

@@ -164,9 +164,7 @@ func TestPacked_ScopeChanges(t *testing.T) {
 			synctest.Wait()
 			got := strings.Split(e.take(), ", ")
 			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			testkit.SlicesEqual(t, got, want)
 		}
 		expect(some, "add a")
 		expect(all, "add a", "add b")
@@ -203,13 +201,10 @@ func TestS10_CatchUp_Packed(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			for _, err := range []error{h.CatchUp(ctx), s.CatchUp(ctx), adopted.CatchUp(ctx), foreign.CatchUp(ctx)} {
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, err, nil)
 			}
-			if got, same := e.take(), f.take(); got != want || same != want {
-				t.Errorf("got %q and %q, want %q", got, same, want)
-			}
+			testkit.Equal(t, e.take(), want)
+			testkit.Equal(t, f.take(), want)
 		}
 		catchUp("add a")
 		api.Put(widgets, widget("a", int64(2)))
@@ -292,9 +287,7 @@ func TestPacked_LateIndex(t *testing.T) {
 		has("1", "odd")
 		api.Put(widgets, widget("odd", int64(13)))
 		synctest.Wait()
-		if _, err := size.List(t.Context(), "1", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), `default/odd: the index "size" failed: panic: oops`) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(size.List(t.Context(), "1", cache.ListOptions{})), `default/odd: the index "size" failed: panic: oops`)
 		api.Put(widgets, widget("odd", int64(1)))
 		has("1", "odd")
 	})
@@ -337,9 +330,8 @@ func TestPacked_CacheReads(t *testing.T) {
 		}
 		m := &metav1.PartialObjectMetadata{}
 		m.SetGroupVersionKind(widgetKind)
-		if err := c.Get(ctx, testkit.Key("odd"), m); err != nil || m.Name != "odd" {
-			t.Errorf("got %v, %v", m, err)
-		}
+		testkit.Equal(t, c.Get(ctx, testkit.Key("odd"), m), nil)
+		testkit.Equal(t, m.Name, "odd")
 	})
 }
 
@@ -354,17 +346,12 @@ func TestPacked_Decodes(t *testing.T) {
 		}
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		if n := h.State().Decodes; n != 0 {
-			t.Errorf("%d decodes for the initial list", n)
-		}
-		if _, err := h.Get(t.Context(), testkit.Key("m1")); err != nil || h.State().Decodes != 1 {
-			t.Errorf("%d decodes for a Get; %v", h.State().Decodes, err)
-		}
+		testkit.Equal(t, h.State().Decodes, 0, "decodes for the initial list")
+		testkit.Equal(t, testkit.Err(h.Get(t.Context(), testkit.Key("m1"))), nil)
+		testkit.Equal(t, h.State().Decodes, 1)
 		for range h.Owned(t.Context(), types.UID("owner"), cache.ListOptions{}) {
 		}
-		if n := h.State().Decodes; n != 11 {
-			t.Errorf("%d decodes for a Get and ten reads by owner", n)
-		}
+		testkit.Equal(t, h.State().Decodes, 11, "decodes for a Get and ten reads by owner")
 		if list, err := h.List(t.Context(), cache.ListOptions{Limit: 3}); err != nil || len(list) != 3 || h.State().Decodes != 14 {
 			t.Errorf("%d objects, %d decodes, %v", len(list), h.State().Decodes, err)
 		}

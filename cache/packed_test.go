@@ -96,9 +96,7 @@ func sameReads[T cache.Object](t *testing.T, c *cache.Cache, s cache.Scope) {
 		got := map[string]any{}
 		add := func(read string, list []T, err error) {
 			t.Helper()
-			if err != nil {
-				t.Errorf("%s: %v", read, err)
-			}
+			testkit.Equal(t, err, nil, read)
 			for _, o := range list {
 				got[read+" "+o.GetName()] = o
 			}
@@ -166,9 +164,7 @@ func TestF1_SameEvents(t *testing.T) {
 				t.Cleanup(s.Close)
 			})
 			listen(storage.String()+" informer", func(e toolscache.ResourceEventHandler) {
-				if _, err := informerOf(h).AddEventHandler(e); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, testkit.Err(informerOf(h).AddEventHandler(e)))
 			})
 		}
 		defer testkit.Start(t, c.Run)()
@@ -187,9 +183,7 @@ func TestF1_SameEvents(t *testing.T) {
 		synctest.Wait()
 		want := "[add a=1 true add b=1 false update a=1 to a=2 delete b=1 false delete a=2 true]"
 		for name, log := range logs {
-			if got := fmt.Sprint(*log); got != want {
-				t.Errorf("the %s got %s, want %s", name, got, want)
-			}
+			testkit.Equal(t, fmt.Sprint(*log), want, fmt.Sprintf("the %s got", name))
 		}
 	})
 }
@@ -222,9 +216,7 @@ func TestF2_OwnCopies(t *testing.T) {
 			}
 			read.Data["data"] = "mine"
 		}
-		if shared.Data["data"] != "1" {
-			t.Errorf("got %v", shared)
-		}
+		testkit.Equal(t, shared.Data["data"], "1")
 	})
 }
 
@@ -247,9 +239,8 @@ func TestF3_ManagedFields(t *testing.T) {
 		if err != nil || wrong != nil || a.ManagedFields != nil || len(b.ManagedFields) != 1 {
 			t.Fatalf("got %v, %v; %v, %v", a, err, b, wrong)
 		}
-		if b.ManagedFields = nil; !reflect.DeepEqual(a, b) {
-			t.Errorf("got %v and %v", a, b)
-		}
+		b.ManagedFields = nil
+		testkit.DeepEqual(t, a, b, fmt.Sprintf("and %v", b))
 		if few, more := without.State(), with.State(); few.Bytes == 0 || few.Bytes >= more.Bytes || few.Storage != "packed" || few.Decodes != 1 {
 			t.Errorf("got %+v and %+v", few, more)
 		}
@@ -272,9 +263,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		reads := func(valid, left int, event string) {
 			t.Helper()
 			synctest.Wait()
-			if got := e.take(); got != event {
-				t.Errorf("the subscription got %q, want %q", got, event)
-			}
+			testkit.Equal(t, e.take(), event, "the subscription got")
 			list, err := h.List(t.Context(), cache.ListOptions{})
 			if len(leftOut(err)) != left || len(list) != valid {
 				t.Errorf("got %v, %v", list, err)
@@ -284,9 +273,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 					valid--
 				}
 			}
-			if valid != 0 {
-				t.Errorf("%d objects are missing", valid)
-			}
+			testkit.Equal(t, valid, 0, "objects are missing")
 		}
 		bad := func() {
 			t.Helper()
@@ -306,9 +293,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		bad()
 		api.Put(widgets, widget("odd", int64(1)))
 		reads(2, 0, "add odd")
-		if s := h.State(); s.BrokenCount != 0 {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, h.State().BrokenCount, 0)
 		api.Put(widgets, widget("odd", "larger"))
 		reads(1, 1, "")
 		bad()

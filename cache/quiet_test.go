@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -43,12 +44,8 @@ func TestS4_QuietWithoutBookmarks(t *testing.T) {
 				if s.Phase != hook.Synced || !s.Since.Equal(since) || s.Lists != 1 || told.take() != "" {
 					t.Errorf("in an hour: %+v", s)
 				}
-				if got := events.take(); got != "add a" {
-					t.Errorf("got %s", got)
-				}
-				if others == (s.Quiet == 0) {
-					t.Errorf("%d watches were replaced, of %d", s.Quiet, s.Watches)
-				}
+				testkit.Equal(t, events.take(), "add a")
+				testkit.NotEqual(t, others, s.Quiet == 0, fmt.Sprintf("%d watches were replaced, of %d", s.Quiet, s.Watches))
 			})
 		})
 	}
@@ -92,11 +89,7 @@ func TestS4_QuietAndMute(t *testing.T) {
 		if s := maps.State(); s.Quiet != 1 || s.Lists != 1 || s.Phase != hook.Synced {
 			t.Errorf("got %+v", s)
 		}
-		if got := told.take(); got != "failing, synced" {
-			t.Errorf("the hook was told: %s", got)
-		}
-		if _, err := maps.Get(t.Context(), testkit.Key("b")); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, told.take(), "failing, synced", "the hook was told")
+		testkit.Equal(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), nil)
 	})
 }

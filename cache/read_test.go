@@ -46,9 +46,7 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				}
 				for _, h := range handles {
 					synced(t, h)
-					if informerOf(h) != informerOf(handles[0]) {
-						t.Error("a handle has an informer of its own")
-					}
+					testkit.Equal(t, informerOf(h), informerOf(handles[0]), "a handle has an informer of its own")
 				}
 				time.Sleep(time.Minute)
 				lists, watches := api.Count("list", sim.ConfigMaps), api.Count("watch", sim.ConfigMaps)
@@ -56,15 +54,9 @@ func TestS7_OneListOneWatch(t *testing.T) {
 				if name == "streaming" && (lists != 0 || watches != 1) || name == "listing" && (lists != 1 || watches != 2) {
 					t.Errorf("%d lists and %d watches", lists, watches)
 				}
-				if n := api.Watches(); n != 1 {
-					t.Errorf("%d watches are open", n)
-				}
-				if n := api.Count("", sim.Secrets); n != 0 {
-					t.Errorf("%d requests for a kind that nobody declared", n)
-				}
-				if n := len(c.States()); n != 1 {
-					t.Errorf("%d states", n)
-				}
+				testkit.Equal(t, api.Watches(), 1)
+				testkit.Equal(t, api.Count("", sim.Secrets), 0, "requests for a kind that nobody declared")
+				testkit.Equal(t, len(c.States()), 1)
 			})
 		})
 	}
@@ -99,9 +91,8 @@ func TestS9_ReadWaits(t *testing.T) {
 		api.CutWatches()
 		stop()
 		_, err := maps.Get(context.Background(), testkit.Key("a"))
-		if err == nil || !strings.Contains(err.Error(), "never will be") || !strings.Contains(err.Error(), "stopped") {
-			t.Errorf("after the cache's end: %v", err)
-		}
+		testkit.ErrorContains(t, err, "never will be", "after the cache's end")
+		testkit.ErrorContains(t, err, "stopped", "after the cache's end")
 	})
 }
 
@@ -127,9 +118,7 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 		default:
 		}
 		api.Intercept(nil)
-		if err := <-waited; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-waited, nil)
 		if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Name != "a" || maps.Stale() != nil {
 			t.Errorf("got %v, %v, %v", m, err, maps.Stale())
 		}
@@ -150,9 +139,7 @@ func TestS9_LastKnownState(t *testing.T) {
 		api.CutWatches()
 		time.Sleep(time.Minute)
 		for _, want := range []string{"failing", "stopped"} {
-			if err := maps.Stale(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			testkit.ErrorContains(t, maps.Stale(), want)
 			if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Name != "a" {
 				t.Errorf("the last known state: %v, %v", m, err)
 			}
@@ -184,9 +171,7 @@ func TestReads(t *testing.T) {
 		list := func(o cache.ListOptions) string {
 			t.Helper()
 			objects, err := maps.List(ctx, o)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, err, nil)
 			var names []string
 			for _, o := range objects {
 				names = append(names, o.Namespace+"/"+o.Name+"="+o.Labels["name"])
@@ -197,16 +182,10 @@ func TestReads(t *testing.T) {
 		}
 		// Twice: changes of the objects of the first round must not reach the store.
 		for range 2 {
-			if got := list(cache.ListOptions{}); got != "default/a=a default/b=b other/a=a" {
-				t.Errorf("all: %s", got)
-			}
+			testkit.Equal(t, list(cache.ListOptions{}), "default/a=a default/b=b other/a=a", "all")
 		}
-		if got := list(cache.ListOptions{Namespace: "default"}); got != "default/a=a default/b=b" {
-			t.Errorf("one namespace: %s", got)
-		}
-		if got := list(cache.ListOptions{Namespace: "default", Labels: labels.SelectorFromSet(labels.Set{"name": "b"})}); got != "default/b=b" {
-			t.Errorf("selected: %s", got)
-		}
+		testkit.Equal(t, list(cache.ListOptions{Namespace: "default"}), "default/a=a default/b=b", "one namespace")
+		testkit.Equal(t, list(cache.ListOptions{Namespace: "default", Labels: labels.SelectorFromSet(labels.Set{"name": "b"})}), "default/b=b", "selected")
 		if m, err := maps.Get(ctx, testkit.Key("a")); err != nil || m.Data["data"] != "a" || m.Labels["name"] != "a" {
 			t.Errorf("a copy reached the store: %v, %v", m, err)
 		}
@@ -265,9 +244,7 @@ func TestValidate(t *testing.T) {
 	b, err := client.New(api.Config(), client.Options{Scheme: noLists})
 	testkit.NoError(t, err)
 	c := cache.New(b, cache.Options{})
-	if err := c.Validate(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, c.Validate(), nil)
 	noList, unknown, notAPointer := cache.For[*corev1.ConfigMap](c), cache.For[*corev1.Secret](c), cache.For[cache.Object](c)
 	wants := []string{
 		"cache.For[*v1.ConfigMap]: the scheme knows the type but not ConfigMapList",
@@ -278,9 +255,7 @@ func TestValidate(t *testing.T) {
 	cache.For[*unstructured.Unstructured](c)
 	err = c.Validate()
 	for _, want := range wants {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v lacks %q", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
 	}
 	ctx := t.Context()
 	for i, errs := range [][]error{
@@ -294,23 +269,15 @@ func TestValidate(t *testing.T) {
 			}
 		}
 	}
-	if n := len(api.Requests()); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testkit.Equal(t, len(api.Requests()), 0)
 }
 
 func TestRunTwice(t *testing.T) {
 	c, _ := newCache(t, sim.NewServer())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Run(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := c.Run(ctx); err == nil || !strings.Contains(err.Error(), "make a new one") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Equal(t, c.Run(ctx), nil)
+	testkit.ErrorContains(t, c.Run(ctx), "make a new one")
 	// A kind that is declared after the end reports that it never syncs.
-	if err := cache.For[*corev1.ConfigMap](c).WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), "never will be: ConfigMap.v1: stopped") {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorContains(t, cache.For[*corev1.ConfigMap](c).WaitForSync(t.Context()), "never will be: ConfigMap.v1: stopped")
 }

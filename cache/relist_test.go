@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -41,26 +42,20 @@ func TestS2_BrokenWatch(t *testing.T) {
 		api.Intercept(refuse)
 		api.CutWatches()
 		time.Sleep(10 * time.Minute)
-		if s := maps.State(); s.Phase != hook.Failing {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, maps.State().Phase, hook.Failing)
 		api.Remove(sim.ConfigMaps, "default", "a")
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "1"))
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("c"))
 		api.Intercept(nil)
 		time.Sleep(3 * time.Second)
-		if got := events.take(); got != "delete a, update b, add c" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, events.take(), "delete a, update b, add c")
 		for _, r := range api.Requests() {
 			if r.Verb == "list" && r.Query.Get("limit") != "1" { // a comparison reads one object
 				t.Errorf("it lists: %s", r.Query.Encode())
 			}
 		}
 		time.Sleep(2 * time.Second) // until it certainly has what was missed
-		if got := told.take(); got != "failing, synced" {
-			t.Errorf("the hook was told: %s", got)
-		}
+		testkit.Equal(t, told.take(), "failing, synced", "the hook was told")
 	})
 }
 
@@ -109,9 +104,7 @@ func TestS2_Expired(t *testing.T) {
 				if b, err := maps.Get(t.Context(), testkit.Key("b")); err != nil || b.UID == before {
 					t.Errorf("got %v, %v", b, err)
 				}
-				if got := told.take(); got != "failing, synced" {
-					t.Errorf("the hook was told: %s", got)
-				}
+				testkit.Equal(t, told.take(), "failing, synced", "the hook was told")
 			})
 		})
 	}
@@ -180,9 +173,7 @@ func TestS2_AnotherServer(t *testing.T) {
 		if list, err := deployments.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 3 {
 			t.Errorf("got %v, %v", list, err)
 		}
-		if got := events.take(); !strings.Contains(got, "missed a") {
-			t.Errorf("got %s", got)
-		}
+		testkit.Contains(t, events.take(), "missed a")
 	})
 }
 
@@ -211,30 +202,20 @@ func TestS5_Removed(t *testing.T) {
 				if s := deployments.State(); s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) {
 					t.Errorf("got %s", s)
 				}
-				if _, err := deployments.Get(t.Context(), testkit.Key("a")); err != nil {
-					t.Errorf("the last known state: %v", err)
-				}
-				if s := maps.State(); s.Phase != hook.Synced {
-					t.Errorf("the other is %s", s)
-				}
+				testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), testkit.Key("a"))), nil, "the last known state")
+				testkit.Equal(t, maps.State().Phase, hook.Synced, "the other")
 				api.Serve(sim.Deployments)
 				api.Put(sim.Deployments, testkit.Deployment("b"))
 				api.Put(sim.Deployments, testkit.Deployment("c"))
 				time.Sleep(5 * time.Second)
 				got := events.take()
 				for _, want := range []string{"missed a", "update b", "add c"} {
-					if !strings.Contains(got, want) {
-						t.Errorf("%s, away for %s: %s lacks %s", name, away, got, want)
-					}
+					testkit.Contains(t, got, want, fmt.Sprintf("%s, away for %s", name, away))
 				}
-				if got := told.take(); got != "waiting for its API, synced" {
-					t.Errorf("the hook was told: %s", got)
-				}
+				testkit.Equal(t, told.take(), "waiting for its API, synced", "the hook was told")
 				api.Remove(sim.Deployments, "default", "b")
 				synctest.Wait()
-				if got := events.take(); got != "delete b" {
-					t.Errorf("afterwards: %s", got)
-				}
+				testkit.Equal(t, events.take(), "delete b", "afterwards")
 			})
 		}
 	}
@@ -252,9 +233,7 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 				c := cache.New(b, cache.Options{})
 				deployments := cache.For[*appsv1.Deployment](c)
 				if known {
-					if _, err := b.Mapping(t.Context(), deployments.GroupVersionKind()); err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, testkit.Err(b.Mapping(t.Context(), deployments.GroupVersionKind())))
 				} else {
 					defer testkit.Start(t, c.Run)()
 					synced(t, deployments)
@@ -269,9 +248,7 @@ func TestS5_ReturnsAsAnotherResource(t *testing.T) {
 					defer testkit.Start(t, c.Run)()
 				}
 				time.Sleep(5 * time.Second)
-				if _, err := deployments.Get(t.Context(), testkit.Key("a")); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), testkit.Key("a"))), nil)
 			})
 		})
 	}
@@ -294,9 +271,7 @@ func TestS5_ReturnsInAnotherScope(t *testing.T) {
 		d.Namespace = ""
 		api.Put(everywhere, d)
 		time.Sleep(5 * time.Second)
-		if _, err := deployments.Get(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), types.NamespacedName{Name: "a"})), nil)
 		if namespaced, err := deployments.Namespaced(); namespaced || err != nil {
 			t.Errorf("namespaced: %v, %v", namespaced, err)
 		}

@@ -137,37 +137,23 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 					if got := contents(t, maps); !strings.HasPrefix(got, "changed=old deleted=old same=old") {
 						t.Errorf("has %s: %s", got, maps.State())
 					}
-					if _, err := metas.Get(t.Context(), testkit.Key("created")); err == nil {
-						t.Error("the metadata of an object that does not exist")
-					}
-					if _, err := secrets.Get(t.Context(), testkit.Key("s")); err == nil {
-						t.Error("a Secret that does not exist")
-					}
+					testkit.NotEqual(t, testkit.Err(metas.Get(t.Context(), testkit.Key("created"))), nil, "the metadata of an object that does not exist")
+					testkit.NotEqual(t, testkit.Err(secrets.Get(t.Context(), testkit.Key("s"))), nil, "a Secret that does not exist")
 					got := events.take()
 					for _, want := range []string{"missed created", "update changed", "add deleted"} {
-						if strings.Count(got, want) != 1 {
-							t.Errorf("%q in %s", want, got)
-						}
+						testkit.Equal(t, strings.Count(got, want), 1, fmt.Sprintf("%q in %s", want, got))
 					}
-					if n := told.count(); n != 1 {
-						t.Errorf("the hook was told %d times", n)
-					}
+					testkit.Equal(t, told.count(), 1, "the hook was told")
 					for _, h := range []interface{ Stale() error }{maps, secrets, metas} {
-						if err := h.Stale(); err != nil {
-							t.Error(err)
-						}
+						testkit.Equal(t, h.Stale(), nil)
 					}
 					// It follows the API server from there.
 					api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "x"))
 					time.Sleep(time.Second)
-					if got := contents(t, maps); !strings.Contains(got, "later=x") {
-						t.Errorf("has %s", got)
-					}
+					testkit.Contains(t, contents(t, maps), "later=x")
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					if err := maps.CatchUp(ctx); err != nil {
-						t.Error(err)
-					}
+					testkit.Equal(t, maps.CatchUp(ctx), nil)
 				})
 			})
 		}
@@ -201,9 +187,7 @@ func TestS9_StaleWhileRestored(t *testing.T) {
 		}
 		time.Sleep(time.Second) // the other kind is listed after 5 seconds
 		err := errors.Join(maps.Stale(), secrets.Stale())
-		if err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
-			t.Errorf("Stale returns %v", err)
-		}
+		testkit.ErrorContains(t, err, "was restored from a backup", "Stale returns")
 		time.Sleep(20 * time.Second)
 		if maps.Stale() != nil || secrets.Stale() != nil {
 			t.Errorf("got %v, %v", maps.Stale(), secrets.Stale())
@@ -242,9 +226,7 @@ func TestS2_ALaggingReplica(t *testing.T) {
 					api.CutWatches()
 					time.Sleep(2 * time.Minute)
 				}
-				if lagged.IsZero() {
-					t.Error("the replica was not asked")
-				}
+				testkit.Equal(t, lagged.IsZero(), false, "the replica was not asked")
 				if s := maps.State(); s.Lists != 1 || told.count() != 0 || told.take() != "" || s.Phase != hook.Synced {
 					t.Errorf("got %+v, and %d restores", s, told.count())
 				}
@@ -343,9 +325,7 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 			api.Put(sim.ConfigMaps, testkit.ConfigMap("b", fmt.Sprint(n)))
 			data, err := json.Marshal(map[string]any{"type": "ADDED", "object": api.Object(sim.ConfigMaps, "default", "b")})
 			testkit.NoError(t, err)
-			if _, err := events.Write(data); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(events.Write(data)))
 		}
 		time.Sleep(time.Minute + 20*time.Second)
 		if got := contents(t, maps); got != "a=8 b=19" || told.count() != 1 {
@@ -432,9 +412,7 @@ func TestS10_WhileRestored(t *testing.T) {
 		var all sync.WaitGroup
 		for _, h := range []interface{ CatchUp(context.Context) error }{maps, secrets} {
 			all.Go(func() {
-				if err := h.CatchUp(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, h.CatchUp(t.Context()), nil)
 			})
 		}
 		waits := maps.Stale() != nil || secrets.Stale() != nil

@@ -133,9 +133,7 @@ func TestF4_StreamedList(t *testing.T) {
 		if extra := liveBytes() - before; extra > mostExtra {
 			t.Errorf("the cache keeps %d bytes before the end of the list", extra)
 		}
-		if h.Stale() == nil {
-			t.Error("the list has ended")
-		}
+		testkit.NotEqual(t, h.Stale(), nil, "the list has ended")
 	})
 }
 
@@ -159,9 +157,7 @@ func TestF4_Updates(t *testing.T) {
 		if extra := liveBytes() - before; extra > mostExtra {
 			t.Errorf("the cache keeps %d bytes for objects that are small now", extra)
 		}
-		if got := kept.take(); len(got) != bulky {
-			t.Errorf("the handler saw %d objects", len(got))
-		}
+		testkit.Equal(t, len(kept.take()), bulky, "the handler saw objects")
 		if list, err := number.List(t.Context(), "7", cache.ListOptions{}); err != nil || len(list) != 1 || list[0].GetResourceVersion() != "108" {
 			t.Errorf("got %v, %v", list, err)
 		}

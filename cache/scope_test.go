@@ -68,9 +68,7 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		if got := names(t, maps); got != "a/x b/x" || api.Watches() != 3 {
 			t.Errorf("%s, and %d watches", got, api.Watches())
 		}
-		if got := e.take(); got != "add x, add x" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, e.take(), "add x, add x")
 		set.Replace("b", "c")
 		synctest.Wait()
 		if got := e.take(); got != "missed x, add x" && got != "add x, missed x" {
@@ -82,9 +80,7 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		if _, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"}); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "outside the scope") {
 			t.Errorf("what left the scope: %v", err)
 		}
-		if _, err := maps.List(t.Context(), cache.ListOptions{Namespace: "a"}); err == nil || !strings.Contains(err.Error(), "outside the scope") {
-			t.Errorf("what left the scope: %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(maps.List(t.Context(), cache.ListOptions{Namespace: "a"})), "outside the scope", "what left the scope")
 		set.Remove("b", "c")
 		synctest.Wait()
 		if got := names(t, maps); got != "" || e.take() != "missed x, missed x" || api.Watches() != 2 {
@@ -111,25 +107,19 @@ func TestScopeNames(t *testing.T) {
 		maps := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: set})
 		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
-		if got := names(t, maps); got != "default/a" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, names(t, maps), "default/a")
 		for _, r := range api.Requests() {
 			if r.Verb == "watch" && !strings.HasPrefix(r.Query.Get("fieldSelector"), "metadata.name=") || r.Verb != "discover" && r.Namespace != "default" {
 				t.Errorf("got %s %s", r, r.Query)
 			}
 		}
-		if _, err := maps.Get(t.Context(), testkit.Key("b")); err == nil || !strings.Contains(err.Error(), "outside the scope") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), "outside the scope")
 		if _, err := maps.Get(t.Context(), testkit.Key("none")); !apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
 		set.Add(testkit.Key("b"))
 		synced(t, maps)
-		if got := names(t, maps); got != "default/a default/b" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, names(t, maps), "default/a default/b")
 	})
 }
 
@@ -153,12 +143,8 @@ func TestScopeSelectors(t *testing.T) {
 			api.Put(sim.ConfigMaps, m)
 			synctest.Wait()
 		}
-		if got := e.take(); got != "add a, delete a, add a" {
-			t.Errorf("got %s", got)
-		}
-		if s := maps.State(); !strings.Contains(s.String(), "(labels in=yes, fields metadata.namespace=default): synced") {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, e.take(), "add a, delete a, add a")
+		testkit.Contains(t, maps.State().String(), "(labels in=yes, fields metadata.namespace=default): synced")
 	})
 }
 
@@ -192,9 +178,7 @@ func TestForms(t *testing.T) {
 				if err != nil || p.Labels["name"] != "a" || p.Kind != "ConfigMap" || p.APIVersion != "v1" {
 					t.Errorf("got %v, %v", p, err)
 				}
-				if s := meta.State().String(); s != "ConfigMap.v1 (metadata): synced" {
-					t.Errorf("got %s", s)
-				}
+				testkit.Equal(t, meta.State().String(), "ConfigMap.v1 (metadata): synced")
 			})
 		})
 	}
@@ -215,14 +199,11 @@ func TestScopeBad(t *testing.T) {
 		_, read := h.Get(t.Context(), testkit.Key("a"))
 		_, subscribed := h.Subscribe(nil)
 		for _, err := range []error{read, subscribed, c.Validate(), h.State().Err, h.WaitForSync(t.Context()), h.Settled(t.Context()), h.Stale()} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			testkit.ErrorContains(t, err, want)
 		}
 		h.Release()
-		if informerOf(h) != nil || h.String() != "*v1.ConfigMap" {
-			t.Error(h)
-		}
+		testkit.Equal(t, informerOf(h), nil)
+		testkit.Equal(t, h.String(), "*v1.ConfigMap")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		api := sim.NewServer(sim.Namespaces)
@@ -254,28 +235,19 @@ func TestS6_Release(t *testing.T) {
 			release()
 			synctest.Wait()
 		}
-		if _, err := second.Get(t.Context(), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), "the handle for ConfigMap.v1 was released; declare another with cache.For") {
-			t.Errorf("a read after Release: %v", err)
-		}
-		if s := second.State(); s.Phase != hook.Stopped {
-			t.Errorf("got %s", s)
-		}
+		testkit.ErrorContains(t, testkit.Err(second.Get(t.Context(), testkit.Key("a"))), "the handle for ConfigMap.v1 was released; declare another with cache.For", "a read after Release")
+		testkit.Equal(t, second.State().Phase, hook.Stopped)
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
-		if got := e.take(); got != "add a, add b" {
-			t.Errorf("the subscription after Release: %s", got)
-		}
+		testkit.Equal(t, e.take(), "add a, add b", "the subscription after Release")
 		seen.Close()
 		seen.Close()
 		synctest.Wait()
-		if api.Watches() != 0 || len(c.States()) != 0 {
-			t.Errorf("%d watches, %v", api.Watches(), c.States())
-		}
+		testkit.Equal(t, api.Watches(), 0)
+		testkit.Len(t, c.States(), 0)
 		third := cache.For[*corev1.ConfigMap](c)
 		synced(t, third)
-		if got := names(t, third); got != "default/a default/b" {
-			t.Errorf("a new informer has %s", got)
-		}
+		testkit.Equal(t, names(t, third), "default/a default/b", "a new informer has")
 	})
 }
 
@@ -291,9 +263,7 @@ func TestS6_NeverStarted(t *testing.T) {
 		stop := testkit.Start(t, c.Run)
 		time.Sleep(time.Minute)
 		stop()
-		if n := len(api.Requests()); n != 0 {
-			t.Errorf("%d requests", n)
-		}
+		testkit.Equal(t, len(api.Requests()), 0)
 	})
 }
 
@@ -307,17 +277,11 @@ func TestS6_AfterTheEnd(t *testing.T) {
 		seen, _ := subscribe(t, maps)
 		testkit.Start(t, c.Run)()
 		set.Replace("b")
-		if err := seen.WaitForSync(t.Context()); err == nil || !strings.Contains(err.Error(), "never will be") {
-			t.Errorf("got %v", err)
-		}
-		if _, err := cache.For[*corev1.ConfigMap](c).Get(t.Context(), testkit.Key("a")); err == nil {
-			t.Error("a handle that was made too late answers")
-		}
+		testkit.ErrorContains(t, seen.WaitForSync(t.Context()), "never will be")
+		testkit.NotEqual(t, testkit.Err(cache.For[*corev1.ConfigMap](c).Get(t.Context(), testkit.Key("a"))), nil, "a handle that was made too late answers")
 		seen.Close()
 		maps.Release()
-		if _, err := maps.Subscribe(nil); err == nil || !strings.Contains(err.Error(), "released") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(maps.Subscribe(nil)), "released")
 	})
 }
 
@@ -334,9 +298,8 @@ func TestS7_Many(t *testing.T) {
 			defer seen.Close()
 			synced(t, h)
 		}
-		if lists, watches := api.Count("list", sim.Deployments), api.Count("watch", sim.Deployments); lists != 0 || watches != 1 {
-			t.Errorf("%d lists and %d watches", lists, watches)
-		}
+		testkit.Equal(t, api.Count("list", sim.Deployments), 0)
+		testkit.Equal(t, api.Count("watch", sim.Deployments), 1)
 		for range 1000 {
 			h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b")})
 			seen, _ := subscribe(t, h)
@@ -344,9 +307,8 @@ func TestS7_Many(t *testing.T) {
 			seen.Close()
 		}
 		synctest.Wait()
-		if n := api.Watches(); n != 1 || len(c.States()) != 1 {
-			t.Errorf("%d watches, %v", n, c.States())
-		}
+		testkit.Equal(t, api.Watches(), 1)
+		testkit.Len(t, c.States(), 1)
 	})
 }
 
@@ -379,9 +341,7 @@ func TestS5_OneQuestion(t *testing.T) {
 		for _, h := range handles {
 			synced(t, h)
 		}
-		if n := questions() - before; n != 1 {
-			t.Errorf("asked %d times when it had come", n)
-		}
+		testkit.Equal(t, questions()-before, 1, "asked when it had come")
 		api.Withdraw(sim.Deployments)
 		before = questions()
 		time.Sleep(time.Minute)
@@ -400,9 +360,7 @@ func TestS4_Settled(t *testing.T) {
 		maps, deployments, missing := cache.For[*corev1.ConfigMap](c), cache.For[*appsv1.Deployment](c), cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: schema.GroupVersionKind{Group: "x", Version: "v1", Kind: "X"}})
 		defer testkit.Start(t, c.Run)()
 		for name, settled := range map[string]func(context.Context) error{"synced": deployments.Settled, "waiting": missing.Settled} {
-			if err := settled(t.Context()); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			testkit.Equal(t, settled(t.Context()), nil, name)
 		}
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -455,9 +413,7 @@ func TestScopeNothing(t *testing.T) {
 			"ConfigMap.v1 (4 namespaces)":              cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b", "c", "d")}),
 			"ConfigMap.v1 (names default/a default/b)": cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Names: cache.NewSet(testkit.Key("b"), testkit.Key("a"))}),
 		} {
-			if h.String() != want {
-				t.Errorf("got %s, want %s", h, want)
-			}
+			testkit.Equal(t, h.String(), want)
 		}
 	})
 }
@@ -466,17 +422,13 @@ func TestScopeNothing(t *testing.T) {
 func TestNil(t *testing.T) {
 	c, _ := newCache(t, sim.NewServer(sim.ConfigMaps))
 	maps := cache.For[*corev1.ConfigMap](c)
-	if _, err := maps.Subscribe(nil); err == nil || !strings.Contains(err.Error(), "subscribe to ConfigMap.v1: the handler is nil") {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(maps.Subscribe(nil)), "subscribe to ConfigMap.v1: the handler is nil")
 	all := func(*corev1.ConfigMap) []string { return nil }
 	for want, x := range map[string]*cache.Index[*corev1.ConfigMap]{
 		`cache.NewIndex("x") was given no handle`:                 cache.NewIndex(nil, "x", all),
 		`cache.NewIndex(ConfigMap.v1) was given no name`:          cache.NewIndex(cache.For[*corev1.ConfigMap](c), "", all),
 		`cache.NewIndex(ConfigMap.v1, "x") was given no function`: cache.NewIndex[*corev1.ConfigMap](cache.For[*corev1.ConfigMap](c), "x", nil),
 	} {
-		if _, err := x.List(t.Context(), "", cache.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, testkit.Err(x.List(t.Context(), "", cache.ListOptions{})), want)
 	}
 }

@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -115,18 +116,14 @@ func TestC6_LeavesTheSelector(t *testing.T) {
 		synced(t, h)
 		d := declared(h)
 		for _, r := range []string{"configmaps", "secrets"} {
-			if got := d.Selects(schema.GroupResource{Resource: r}); got != (r == "configmaps") {
-				t.Errorf("Selects(%s) is %t", r, got)
-			}
+			testkit.Equal(t, d.Selects(schema.GroupResource{Resource: r}), r == "configmaps", fmt.Sprintf("Selects(%s)", r))
 		}
 		everything := cache.For[*corev1.ConfigMap](c)
 		if !declared(everything).Selects(schema.GroupResource{Resource: "configmaps"}) || declared().Selects(schema.GroupResource{}) {
 			t.Error("another handle of the cache has a selector; who has declared nothing asks for nothing")
 		}
 		other, _ := newCache(t, api)
-		if declared(cache.For[*corev1.ConfigMap](other)).Selects(schema.GroupResource{Resource: "configmaps"}) {
-			t.Error("no handle of the cache has a selector, and yet")
-		}
+		testkit.Equal(t, declared(cache.For[*corev1.ConfigMap](other)).Selects(schema.GroupResource{Resource: "configmaps"}), false, "no handle of the cache has a selector, and yet")
 		write := func(label, want string) {
 			t.Helper()
 			m := testkit.ConfigMap("a", label)

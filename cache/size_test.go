@@ -53,9 +53,7 @@ func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
 		objects := func(want int) {
 			t.Helper()
 			s := scrape()["packed"]
-			if s.Objects != want {
-				t.Errorf("a scrape counts %d objects, want %d", s.Objects, want)
-			}
+			testkit.Equal(t, s.Objects, want, "a scrape counts objects")
 			if each := s.Bytes / int64(s.Objects); each < 50 || each > 500 {
 				t.Errorf("%d bytes for %d objects", s.Bytes, s.Objects)
 			}
@@ -64,9 +62,7 @@ func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "1"))
 		time.Sleep(50 * time.Second)
 		objects(first)
-		if n := h.State().Objects; n != first+1 {
-			t.Errorf("State counts %d objects, want %d", n, first+1)
-		}
+		testkit.Equal(t, h.State().Objects, first+1, "State counts objects")
 		time.Sleep(10 * time.Second)
 		objects(first + 1)
 	})
@@ -93,9 +89,7 @@ func TestScrape(t *testing.T) {
 			api.Put(sim.ConfigMaps, testkit.ConfigMap(fmt.Sprint(objects), "1"))
 			synctest.Wait()
 		}
-		if n := decoded.State().Bytes; n == 0 {
-			t.Error("State does not estimate decoded objects")
-		}
+		testkit.NotEqual(t, decoded.State().Bytes, 0, "State does not estimate decoded objects")
 	})
 }
 

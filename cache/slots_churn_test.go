@@ -73,12 +73,8 @@ func (c *slotChurn) run() {
 	// A fault may have made client-go's reflector pause.
 	time.Sleep(5 * time.Minute)
 	for _, s := range c.copies {
-		if err := s.sync(c.t.Context()); err != nil {
-			c.t.Error(err)
-		}
-		if err := s.sub.WaitForSync(c.t.Context()); err != nil {
-			c.t.Error(err)
-		}
+		testkit.Equal(c.t, s.sync(c.t.Context()), nil)
+		testkit.Equal(c.t, s.sub.WaitForSync(c.t.Context()), nil)
 	}
 	synctest.Wait()
 	c.compare()
@@ -155,9 +151,7 @@ func (c *slotChurn) compare() {
 			c.t.Errorf("%s: the API server has %v, the subscription was told of %v; %v", what, want, s.told.have, s.told.events)
 		}
 		s.told.mu.Unlock()
-		if got := s.names(); got != fmt.Sprint(names)[1:len(fmt.Sprint(names))-1] {
-			c.t.Errorf("%s: the API server has %v, the store %s", what, names, got)
-		}
+		testkit.Equal(c.t, s.names(), fmt.Sprint(names)[1:len(fmt.Sprint(names))-1], what, fmt.Sprintf("the API server has %v, the store", names))
 	}
 }
 

@@ -72,9 +72,7 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 		}
 		expect("initial list", 0)
 		each("ab", func(name string) {
-			if _, err := h.Get(t.Context(), testkit.Key(name)); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testkit.Err(h.Get(t.Context(), testkit.Key(name))), nil)
 		})
 		expect("one Get each", 8)
 		foreign()
@@ -85,9 +83,7 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 		expect("foreign events, with an index and a subscription", before)
 		api.Put(kind, of("a1", 2))
 		synctest.Wait()
-		if n := h.State().Decodes; n == before {
-			t.Error("neither the index nor the subscription decodes what arrives")
-		}
+		testkit.NotEqual(t, h.State().Decodes, before, "neither the index nor the subscription decodes what arrives")
 	})
 }
 
@@ -95,13 +91,9 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 func readers[T cache.Object](t *testing.T, h *cache.Handle[T]) {
 	t.Helper()
 	names := cache.NewIndex(h, "name", func(o T) []string { return []string{o.GetName()} })
-	if _, err := names.List(t.Context(), "a1", cache.ListOptions{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, testkit.Err(names.List(t.Context(), "a1", cache.ListOptions{})), nil)
 	sub, _ := subscribe(t, h)
-	if err := sub.WaitForSync(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, sub.WaitForSync(t.Context()), nil)
 }
 
 // TestP7_ForeignObjectsAreNotRead: a cache drops a foreign object before it decodes or packs it. To

@@ -68,9 +68,7 @@ func (s *seen) OnAdd(obj any, initial bool) {
 	o := obj.(cache.Object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.have[o.GetName()] != "" {
-		s.t.Errorf("%s was added twice", o.GetName())
-	}
+	testkit.Equal(s.t, s.have[o.GetName()], "", "was added twice")
 	s.have[o.GetName()] = o.GetResourceVersion()
 	s.events = append(s.events, "add "+o.GetName())
 	if initial {
@@ -82,9 +80,7 @@ func (s *seen) OnUpdate(_, obj any) {
 	o := obj.(cache.Object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.have[o.GetName()] == "" {
-		s.t.Errorf("%s was updated, and never added", o.GetName())
-	}
+	testkit.NotEqual(s.t, s.have[o.GetName()], "", "was updated, and never added")
 	s.have[o.GetName()] = o.GetResourceVersion()
 	s.events = append(s.events, "update "+o.GetName())
 }
@@ -96,9 +92,7 @@ func (s *seen) OnDelete(obj any) {
 	o := obj.(cache.Object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.have[o.GetName()] == "" {
-		s.t.Errorf("%s was deleted, and never added", o.GetName())
-	}
+	testkit.NotEqual(s.t, s.have[o.GetName()], "", "was deleted, and never added")
 	delete(s.have, o.GetName())
 	s.events = append(s.events, "delete "+o.GetName())
 }
@@ -338,9 +332,7 @@ func (s *slotTest) wait() {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
 	defer cancel()
-	if err := errors.Join(s.slots.WaitForSync(ctx), s.sync(ctx), s.sub.WaitForSync(ctx)); err != nil {
-		s.Fatal(err)
-	}
+	testkit.NoError(s, errors.Join(s.slots.WaitForSync(ctx), s.sync(ctx), s.sub.WaitForSync(ctx)))
 	synctest.Wait()
 }
 
@@ -348,12 +340,8 @@ func (s *slotTest) wait() {
 func (s *slotTest) expect(names, events string) {
 	s.Helper()
 	synctest.Wait()
-	if got := s.names(); got != names {
-		s.Errorf("the store has %s; want %s", got, names)
-	}
-	if got := s.told.take(); got != events {
-		s.Errorf("events: %s; want %s", got, events)
-	}
+	testkit.Equal(s, s.names(), names, "the store has")
+	testkit.Equal(s, s.told.take(), events, "events")
 }
 
 // TestP7_OnlyItsSlots: a cache with Slots keeps and delivers only objects of its slots. A slot that
@@ -371,9 +359,7 @@ func TestP7_OnlyItsSlots(t *testing.T) {
 		s.add("bc")
 		s.wait()
 		s.expect("a1 a3 b1 c1", "add b1, add c1; initial b1 c1")
-		if n := s.api.Count("list", sim.ConfigMaps) - before; n != 1 {
-			s.Errorf("%d lists", n)
-		}
+		testkit.Equal(s, s.api.Count("list", sim.ConfigMaps)-before, 1)
 		s.put("b3")
 		s.put("b1", "y")
 		s.expect("a1 a3 b1 b3 c1", "add b3, update b1")
@@ -416,9 +402,7 @@ func TestP7_EventsDuringTheList(t *testing.T) {
 		open()
 		s.wait()
 		s.expect("a1 a2 b1 b3", "add b1, add b3; initial b1 b3")
-		if b := s.told.have["b1"]; b != s.version("b1") {
-			s.Errorf("b1 is at %s", b)
-		}
+		testkit.Equal(s, s.told.have["b1"], s.version("b1"))
 	})
 }
 
@@ -440,13 +424,9 @@ func TestP7_LateWatch(t *testing.T) {
 		s.put("b5")
 		s.wait()
 		time.Sleep(time.Second)
-		if got := s.names(); got != "a1 a2 b1 b3 b4 b5" {
-			s.Errorf("got %s", got)
-		}
+		testkit.Equal(s, s.names(), "a1 a2 b1 b3 b4 b5")
 		for name, version := range s.told.have {
-			if want := s.version(name); version != want {
-				s.Errorf("%s is at %s, not %s", name, version, want)
-			}
+			testkit.Equal(s, version, s.version(name), name)
 		}
 	})
 }
@@ -619,9 +599,7 @@ func TestP7_ManySlots(t *testing.T) {
 							want = append(want, string(letter)+"1")
 						}
 					}
-					if got := s.names(); got != strings.Join(want, " ") {
-						t.Errorf("the store has %s; want %s", got, want)
-					}
+					testkit.Equal(t, s.names(), strings.Join(want, " "), "the store has")
 				}
 				s.slots.Remove(all...)
 				expect(func(byte) bool { return false })

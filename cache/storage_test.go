@@ -15,15 +15,15 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestDefaultStorage: only metadata and typed custom resources are decoded, unless Options say so.
 func TestDefaultStorage(t *testing.T) {
 	known := widgetScheme()
 	cl, err := client.New(sim.NewServer(widgets).Config(), client.Options{Scheme: known})
-	if err = errors.Join(err, corev1.AddToScheme(known)); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, corev1.AddToScheme(known))
+	testkit.NoError(t, err)
 	defer cl.Close()
 	c := cache.New(cl, cache.Options{})
 	for want, of := range map[string][]func() hook.InformerState{

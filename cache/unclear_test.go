@@ -108,9 +108,7 @@ func TestC6_OddVersions(t *testing.T) {
 		expect(t, d, goneOf(w), "shown", "replaced")
 		w.Name, w.UID = "held", "2"
 		expect(t, d, markedOf(w), "shown", "marked")
-		if !d.Relisted(w) {
-			t.Error("not relisted, but who knows")
-		}
+		testkit.Equal(t, d.Relisted(w), true, "not relisted, but who knows")
 	})
 }
 
@@ -178,22 +176,17 @@ func TestC6_Relisted(t *testing.T) {
 				c, _ := newCache(t, api)
 				h := cache.For[*corev1.ConfigMap](c)
 				d := declared(h)
-				if !d.Relisted(old) {
-					t.Error("no list yet: who knows")
-				}
+				testkit.Equal(t, d.Relisted(old), true, "no list yet: who knows")
 				defer testkit.Start(t, c.Run)()
 				synced(t, h)
 				w := writtenOf(sim.ConfigMaps, api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1")))
 				synctest.Wait()
-				if !d.Relisted(old) || d.Relisted(w) {
-					t.Errorf("listed before: %t, %t", d.Relisted(old), d.Relisted(w))
-				}
+				testkit.Equal(t, d.Relisted(old), true, "listed before")
+				testkit.Equal(t, d.Relisted(w), false, "listed before")
 				time.Sleep(time.Minute)
 				api.CutWatches()
 				time.Sleep(time.Minute)
-				if d.Relisted(w) {
-					t.Error("a watch that goes on is no list")
-				}
+				testkit.Equal(t, d.Relisted(w), false, "a watch that goes on is no list")
 				api.Intercept(refuse)
 				api.CutWatches()
 				synctest.Wait()

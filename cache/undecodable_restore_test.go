@@ -58,9 +58,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 				time.Sleep(time.Minute)
 				backup.Restore()
 				time.Sleep(20 * time.Second)
-				if err := h.Stale(); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, h.Stale(), nil)
 				_, err := h.Get(t.Context(), testkit.Key("a"))
 				if got := leftOut(err); (of.backup == bad) != slices.Equal(got, []string{"a"}) || (of.backup == absent) != apierrors.IsNotFound(err) {
 					t.Errorf("Get returns %v", err)
@@ -70,9 +68,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 					if got := leftOut(err); (err != nil) != (of.backup == bad) || (of.backup == bad) != slices.Equal(got, []string{"a"}) {
 						t.Errorf("%s returns %v", what, err)
 					}
-					if got := strings.Join(namesOf(list), " "); got != map[bool]string{true: "a"}[of.backup == good] {
-						t.Errorf("%s has %s", what, got)
-					}
+					testkit.Equal(t, strings.Join(namesOf(list), " "), map[bool]string{true: "a"}[of.backup == good], fmt.Sprintf("%s has", what))
 				}
 				api.Put(widgets, owned("a", 7, "red", "owner"))
 				time.Sleep(time.Second)

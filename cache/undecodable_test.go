@@ -177,9 +177,8 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 					t.Errorf("Get: %v", err)
 				}
 			}
-			if s := h.State(); s.BrokenCount != len(bad) || h.Stale() != nil {
-				t.Errorf("got %s", s)
-			}
+			testkit.Equal(t, h.State().BrokenCount, len(bad))
+			testkit.Equal(t, h.Stale(), nil)
 		}
 		check([]string{"never"}, "good", "blue", "late")
 		api.Put(widgets, owned("late", "large", "red", "owner"))
@@ -263,9 +262,7 @@ func TestS9_UndecodableError_IsShort(t *testing.T) {
 	if text := err.Error(); len(text) > 2000 || !strings.Contains(text, "default/w0: ") || !strings.Contains(text, "997 more") || strings.ContainsRune(text, '\uFFFD') {
 		t.Errorf("got %.3000s", text)
 	}
-	if !errors.Is(err, all[999].Err) {
-		t.Error("the error does not wrap all causes")
-	}
+	testkit.ErrorIs(t, err, all[999].Err, "the error does not wrap all causes")
 }
 
 // TestS9_UnreadableMetadata: an object whose labels, owners or name cannot be read counts in each

@@ -179,9 +179,7 @@ func TestS4_AStreamedListThatNeverEnds(t *testing.T) {
 				if _, err := maps.Get(t.Context(), testkit.Key("late")); err != nil || maps.Stale() != nil {
 					t.Errorf("after another list: %v, %v", err, maps.Stale())
 				}
-				if reason := told.reasons(); len(reason) != 0 {
-					t.Errorf("then the hook was told %q", reason)
-				}
+				testkit.Len(t, told.reasons(), 0, "then the hook was told")
 			})
 		})
 	}
@@ -225,9 +223,7 @@ func TestALongStreamedListIsNotCut(t *testing.T) {
 		all, told := newCache(t, api)
 		maps := cache.For[*corev1.ConfigMap](all)
 		defer testkit.Start(t, all.Run)()
-		if took := synced(t, maps); took != 40*25*time.Second+25*time.Second {
-			t.Errorf("synced after %s", took)
-		}
+		testkit.Equal(t, synced(t, maps), 40*25*time.Second+25*time.Second, "synced after")
 		s := maps.State()
 		if got := told.take(); got != "" || s.Lists != 1 || s.Watches != 1 || s.Phase != hook.Synced || s.Objects != 40 {
 			t.Errorf("the hook was told %q; %s, with %d lists and %d objects", got, s, s.Lists, s.Objects)

@@ -82,16 +82,10 @@ func TestFactory_CustomResource(t *testing.T) {
 		h := cache.For[*Widget](c)
 		f := factory.New(c, nil, factory.WithDefaultResync(time.Hour))
 		informer := f.InformerFor(&Widget{}, nil)
-		if f.InformerFor(&Widget{}, nil) != informer {
-			t.Error("another informer")
-		}
+		testkit.Equal(t, f.InformerFor(&Widget{}, nil), informer, "another informer")
 		e := &events{}
-		if _, err := informer.AddEventHandler(e.handler()); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Validate(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, testkit.Err(informer.AddEventHandler(e.handler())))
+		testkit.Equal(t, c.Validate(), nil)
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		synctest.Wait()
@@ -102,12 +96,8 @@ func TestFactory_CustomResource(t *testing.T) {
 		if got := e.take(); !strings.HasPrefix(got, "update a") {
 			t.Errorf("the resync: %q", got)
 		}
-		if f.InformerFor(&corev1.ConfigMap{}, nil) != nil {
-			t.Error("an informer of an unknown type")
-		}
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "InformerFor(*v1.ConfigMap): the cache's scheme does not know the type") {
-			t.Errorf("Validate says %v", err)
-		}
+		testkit.Equal(t, f.InformerFor(&corev1.ConfigMap{}, nil), nil, "an informer of an unknown type")
+		testkit.ErrorContains(t, c.Validate(), "InformerFor(*v1.ConfigMap): the cache's scheme does not know the type", "Validate says")
 	})
 }
 
@@ -177,9 +167,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 					if w, err := h.Get(t.Context(), testkit.Key("odd")); err != nil || w.Size != 5 || h.State().BrokenCount != 0 {
 						t.Errorf("got %v, %v, %s", w, err, h.State())
 					}
-					if got := e.take(); got != want {
-						t.Errorf("the subscription got %q, want %q", got, want)
-					}
+					testkit.Equal(t, e.take(), want, "the subscription got")
 				}
 				good("add odd")
 				// The last known state survives a relist.
@@ -192,9 +180,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(10 * time.Second)
-				if h.State().Lists != 2 {
-					t.Errorf("%d lists", h.State().Lists)
-				}
+				testkit.Equal(t, h.State().Lists, 2)
 				// A relist delivers each object as an update.
 				if got := strings.ReplaceAll(e.take(), "update odd", ""); strings.Contains(got, " odd") {
 					t.Errorf("the subscription got %.200q", got)
@@ -206,9 +192,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 				odd()
 				api.Remove(widgets, "default", "odd")
 				synctest.Wait()
-				if got := e.take(); got != "delete odd" {
-					t.Errorf("the subscription got %q", got)
-				}
+				testkit.Equal(t, e.take(), "delete odd", "the subscription got")
 				if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
 					t.Errorf("got %v, %s", err, h.State())
 				}

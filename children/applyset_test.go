@@ -4,7 +4,7 @@
 package children_test
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const (
@@ -56,13 +57,9 @@ func TestApplySet_LabelsOwnerAndChildren(t *testing.T) {
 			t.Errorf("the owner has the annotations %v", notes)
 		}
 		for _, name := range []string{"one", "two"} {
-			if got := w.object(sim.ConfigMaps, name).GetLabels()[partOf]; got != idOfA {
-				t.Errorf("%s has the label %q", name, got)
-			}
+			testkit.Equal(t, w.object(sim.ConfigMaps, name).GetLabels()[partOf], idOfA, fmt.Sprintf("%s has the label", name))
 		}
-		if got := w.object(sim.ConfigMaps, "one").GetLabels()["own"]; got != "label" {
-			t.Errorf("the label of the child is %q", got)
-		}
+		testkit.Equal(t, w.object(sim.ConfigMaps, "one").GetLabels()["own"], "label", "the label of the child")
 		w.restart()
 		n = w.writes()
 		w.idle("a")
@@ -91,12 +88,8 @@ func TestApplySet_RefusesAnotherTools(t *testing.T) {
 		w.tooling = "kube/v1"
 		w.start()
 		w.idle("a")
-		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "the owner is an ApplySet of kubectl/v1.27; leave out Set.ApplySet, or remove the annotation") {
-			t.Errorf("error %v", err)
-		}
-		if got := w.value("one"); got != "1" {
-			t.Errorf("the value is %q, although the set is another tool's", got)
-		}
+		testkit.ErrorContains(t, w.err("a"), "the owner is an ApplySet of kubectl/v1.27; leave out Set.ApplySet, or remove the annotation")
+		testkit.Equal(t, w.value("one"), "1", "the value although the set is another tool's")
 		w.tooled("kubectl/v1.28")
 		w.idle("a")
 		if got := w.object(owners, "a").GetAnnotations()["applyset.kubernetes.io/tooling"]; got != "kubectl/v1.28" || w.value("one") != "2" {
@@ -120,9 +113,7 @@ func TestApplySet_NamesNamespaces(t *testing.T) {
 			if err == nil {
 				_, err = w.set.Reconcile(t.Context(), owned, desired...)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, err, nil)
 			w.settle()
 			owner := w.api.Object(clusterRoles, "", "owner")
 			if got := owner.GetAnnotations()["applyset.kubernetes.io/additional-namespaces"]; got != want || owner.GetLabels()[setID] != idOfOwner {

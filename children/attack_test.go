@@ -151,18 +151,14 @@ func newWide(t *testing.T) *wide {
 	go func() { done <- mgr.Run(ctx) }()
 	w.stop = func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-done, nil)
 	}
 	var err error
-	if w.set, err = children.New(all, mgr.Client(), children.Of(configMaps), children.Of(widgets), children.Of(bindings), children.Of(secrets)); err != nil {
-		t.Fatal(err)
-	}
+	w.set, err = children.New(all, mgr.Client(), children.Of(configMaps), children.Of(widgets), children.Of(bindings), children.Of(secrets))
+	testkit.NoError(t, err)
 	time.Sleep(time.Minute)
-	if w.owner, err = all.Get(ctx, types.NamespacedName{Name: "owner"}); err != nil {
-		t.Fatal(err)
-	}
+	w.owner, err = all.Get(ctx, types.NamespacedName{Name: "owner"})
+	testkit.NoError(t, err)
 	return w
 }
 
@@ -185,9 +181,7 @@ var clusterRoles = sim.Resource{Group: "rbac.authorization.k8s.io", Version: "v1
 
 func TestDelete_AKindThatIsNotServedHasNoChildren(t *testing.T) {
 	inWideBubble(t, func(t *testing.T, w *wide) {
-		if _, err := w.set.Reconcile(t.Context(), w.owner, widget("w"), configMap("one", "1")); err == nil {
-			t.Error("no error for a kind that is not served")
-		}
+		testkit.NotEqual(t, testkit.Err(w.set.Reconcile(t.Context(), w.owner, widget("w"), configMap("one", "1"))), nil, "no error for a kind that is not served")
 		time.Sleep(time.Minute)
 		if result, err := w.set.Delete(t.Context(), w.owner, widget("w"), configMap("one", "1")); !finalizer.IsWaiting(err) {
 			t.Errorf("%v:\n%s", err, result)
@@ -302,9 +296,8 @@ func TestReconcile_RecreatesARoleBinding(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		b := w.api.Object(roleBindings, "default", "b")
-		if role, _, _ := unstructured.NestedString(b.Object, "roleRef", "name"); role != "two" {
-			t.Errorf("the role is %q", role)
-		}
+		role, _, _ := unstructured.NestedString(b.Object, "roleRef", "name")
+		testkit.Equal(t, role, "two")
 	})
 }
 
@@ -320,9 +313,7 @@ func TestReconcile_RecreateWaitsForFinalizers(t *testing.T) {
 		if got := w.writes() - n; got != 2 {
 			t.Errorf("%d writes, want an apply and a delete: %s", got, w.states("a"))
 		}
-		if got, want := w.idle("a").Reason(), "Deployment one waits for the end of its deletion"; got != want {
-			t.Errorf("reason %q, want %q", got, want)
-		}
+		testkit.Equal(t, w.idle("a").Reason(), "Deployment one waits for the end of its deletion")
 		w.api.Remove(sim.Deployments, "default", "one")
 		w.idle("a")
 		if app, _, _ := unstructured.NestedString(w.object(sim.Deployments, "one").Object, "spec", "selector", "matchLabels", "app"); app != "y" {
@@ -399,18 +390,14 @@ func TestK2_CreatesOverNoForeignValues(t *testing.T) {
 		if got := w.value("one"); got != "foreign" || len(cm.GetOwnerReferences()) > 0 {
 			t.Errorf("value %q, owners %v: %s", got, cm.GetOwnerReferences(), w.states("a"))
 		}
-		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "has no controlling owner") {
-			t.Errorf("error %v", err)
-		}
+		testkit.ErrorContains(t, w.err("a"), "has no controlling owner")
 	})
 }
 
 func TestReconcile_AfterANilPointer(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.want("a", children.With(configMap("one", "1"), children.After((*coreac.ConfigMapApplyConfiguration)(nil))))
-		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "children.After: a child: the desired child is nil") {
-			t.Errorf("error %v", err)
-		}
+		testkit.ErrorContains(t, w.err("a"), "children.After: a child: the desired child is nil")
 	})
 }
 
@@ -583,9 +570,7 @@ func TestK3_DoesNotPruneWhatAnotherOwnerHasTaken(t *testing.T) {
 		if cm := w.object(sim.ConfigMaps, "one"); cm == nil || cm.GetUID() != uid {
 			t.Errorf("deleted: %s, %s", w.states("a"), w.states("b"))
 		}
-		if err := w.err("a"); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, w.err("a"), nil)
 	})
 }
 
@@ -626,9 +611,7 @@ func TestDelete_Storm(t *testing.T) {
 				w.api.Intercept(func(r *sim.Request) (*http.Response, error) {
 					if r.Verb == "delete" && r.Resource.Resource == "configmaps" {
 						for i := int(r.Name[1]-'0') + 1; i < 6; i++ {
-							if w.object(sim.ConfigMaps, fmt.Sprint("c", i)) != nil {
-								t.Errorf("%s is deleted before c%d is gone", r.Name, i)
-							}
+							testkit.Equal(t, w.object(sim.ConfigMaps, fmt.Sprint("c", i)), nil, fmt.Sprintf("%s is deleted before c%d is gone", r.Name, i))
 						}
 					}
 					return nil, nil //nolint:nilnil // goes on
@@ -667,13 +650,10 @@ func TestReconcile_StringData(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
-		if n := w.api.Count("apply", sim.Secrets); n != 2 {
-			t.Errorf("%d applies", n)
-		}
+		testkit.Equal(t, w.api.Count("apply", sim.Secrets), 2, "applies")
 		s := w.api.Object(sim.Secrets, "default", "s")
-		if got, _, _ := unstructured.NestedString(s.Object, "data", "key"); got != "Mg==" {
-			t.Errorf("the value is %q", got)
-		}
+		got, _, _ := unstructured.NestedString(s.Object, "data", "key")
+		testkit.Equal(t, got, "Mg==", "the value")
 		s.Object["data"] = map[string]any{"key": "ZHJpZnQ="}
 		w.api.Put(sim.Secrets, s)
 		time.Sleep(time.Minute)
@@ -708,9 +688,7 @@ func TestReconcile_DoesNotRecreateInALoop(t *testing.T) {
 		if n := w.api.Count("delete", sim.Deployments); n > 0 {
 			t.Errorf("%d deletions: %v, %s", n, w.err("a"), w.states("a"))
 		}
-		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), "immutable") {
-			t.Errorf("error %v", err)
-		}
+		testkit.ErrorContains(t, w.err("a"), "immutable")
 	})
 }
 
@@ -723,8 +701,6 @@ func TestReconcile_PathsAreThoseThatChanged(t *testing.T) {
 			d.Spec.Template.Spec.Containers[0].WithImage(image).WithResources(coreac.ResourceRequirements().WithLimits(corev1.ResourceList{"cpu": resource.MustParse("1000m"), "memory": resource.MustParse("1.5Gi")}))
 			w.want("a", d)
 		}
-		if got, want := w.seen[len(w.seen)-1], "changed Deployment d (.spec.template.spec.containers[0].image)"; got != want {
-			t.Errorf("changes %q, want %q", got, want)
-		}
+		testkit.Equal(t, w.seen[len(w.seen)-1], "changed Deployment d (.spec.template.spec.containers[0].image)", "changes")
 	})
 }

@@ -33,9 +33,7 @@ func TestK1_SendsWhatDiffers(t *testing.T) {
 		w.want("a", configMap("one", "1"), service("two"), rollout("three", "x"))
 		testkit.NoError(t, w.err("a"))
 		n := w.writes()
-		if n != 3 {
-			t.Errorf("%d writes for three children", n)
-		}
+		testkit.Equal(t, n, 3, "writes for three children")
 		w.touch("a")
 		w.restart()
 		w.touch("a")
@@ -43,12 +41,8 @@ func TestK1_SendsWhatDiffers(t *testing.T) {
 			t.Errorf("%d writes although nothing changed: %s", got-n, w.states("a"))
 		}
 		w.want("a", configMap("one", "2"), rollout("three", "x"))
-		if w.object(services, "two") != nil {
-			t.Error("the Service is not pruned")
-		}
-		if got := w.value("one"); got != "2" {
-			t.Errorf("the ConfigMap has %q", got)
-		}
+		testkit.Equal(t, w.object(services, "two"), nil, "the Service is not pruned")
+		testkit.Equal(t, w.value("one"), "2", "the ConfigMap has")
 		if got := w.writes(); got != n+2 {
 			t.Errorf("%d writes for a change and a deletion", got-n)
 		}
@@ -71,9 +65,7 @@ func TestWatch_IsNotForgottenSilently(t *testing.T) {
 			!strings.Contains(err.Error(), "call Set.Watch with the controller") {
 			t.Errorf("error %v", err)
 		}
-		if w.object(sim.ConfigMaps, "one") != nil {
-			t.Error("the child was applied")
-		}
+		testkit.Equal(t, w.object(sim.ConfigMaps, "one"), nil, "the child was applied")
 	})
 }
 
@@ -92,9 +84,7 @@ func TestK1_AMissingAnnotationCostsOneApply(t *testing.T) {
 		if got := w.writes(); got != n+1 {
 			t.Errorf("%d writes, want 1: %s", got-n, w.states("a"))
 		}
-		if w.object(sim.ConfigMaps, "one").GetAnnotations()[children.AppliedAnnotation] == "" {
-			t.Error("the annotation is still missing")
-		}
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "one").GetAnnotations()[children.AppliedAnnotation], "", "the annotation is still missing")
 	})
 }
 
@@ -125,15 +115,12 @@ func TestReconcile_Drift(t *testing.T) {
 					t.Errorf("the value is %q after %d writes, want %q after %d", got, w.writes()-n, want, writes)
 				}
 				w.want("a", children.With(configMap("one", "2"), options...), rollout("three", "y"))
-				if got := w.value("one"); got != "2" {
-					t.Errorf("the value is %q after a change of the desired one", got)
-				}
+				testkit.Equal(t, w.value("one"), "2", "the value after a change of the desired one")
 				if other := w.object(sim.ConfigMaps, "one").Object["data"].(map[string]any)["other"]; other != "stays" {
 					t.Errorf("the field of others is %v", other)
 				}
-				if replicas, _, _ := unstructured.NestedInt64(w.object(sim.Deployments, "three").Object, "spec", "replicas"); replicas != 7 {
-					t.Errorf("%d replicas, the autoscaler has set 7", replicas)
-				}
+				replicas, _, _ := unstructured.NestedInt64(w.object(sim.Deployments, "three").Object, "spec", "replicas")
+				testkit.Equal(t, replicas, 7, "replicas, the autoscaler has set 7")
 			})
 		})
 	}
@@ -160,16 +147,12 @@ func TestK2_K3_LeavesOthersObjectsAlone(t *testing.T) {
 		w.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "free"}, Data: map[string]string{"key": "mine"}})
 		w.want("b", configMap("theirs", "b"))
 		w.want("a", configMap("free", "a"), configMap("theirs", "a"), configMap("own", "a"))
-		if got := []string{w.value("free"), w.value("theirs"), w.value("own")}; !slices.Equal(got, []string{"mine", "b", "a"}) {
-			t.Errorf("values: %q", got)
-		}
+		testkit.SlicesEqual(t, []string{w.value("free"), w.value("theirs"), w.value("own")}, []string{"mine", "b", "a"})
 		for _, want := range []string{
 			"ConfigMap default/free: it exists and has no controlling owner, so it is left alone; delete it, or choose another name",
 			"ConfigMap default/theirs: it exists and belongs to the ServiceAccount b, so it is left alone",
 		} {
-			if err := w.err("a"); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("error %v, want %s", err, want)
-			}
+			testkit.ErrorContains(t, w.err("a"), want)
 		}
 		// K3: What Reconcile has not applied is not pruned, even if the owner controls it.
 		sa := w.object(owners, "a")
@@ -216,15 +199,9 @@ func TestK3_K5_AMistakeStopsNoOthers(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.want("a", configMap("old", "1"))
 				w.want("a", append([]client.ApplyConfiguration{configMap("good", "1")}, c.desired...)...)
-				if err := w.err("a"); err == nil || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("error %v, want %s", err, c.want)
-				}
-				if w.value("good") != "1" {
-					t.Error("the other child is missing")
-				}
-				if kept := w.object(sim.ConfigMaps, "old") != nil; kept != c.keeps {
-					t.Errorf("the child that is no longer desired is kept: %t, want %t", kept, c.keeps)
-				}
+				testkit.ErrorContains(t, w.err("a"), c.want)
+				testkit.Equal(t, w.value("good"), "1", "the other child is missing")
+				testkit.Equal(t, w.object(sim.ConfigMaps, "old") != nil, c.keeps, "the child that is no longer desired is kept")
 				n := w.writes()
 				w.idle("a")
 				if name != "refused" && w.writes() != n {
@@ -298,15 +275,11 @@ func TestK4_DeletesInReverse(t *testing.T) {
 		w.desired["a"] = desired
 		w.mu.Unlock()
 		w.deleteOwner("a")
-		if w.object(sim.ConfigMaps, "old") != nil {
-			t.Error("the child that is no longer desired is left")
-		}
+		testkit.Equal(t, w.object(sim.ConfigMaps, "old"), nil, "the child that is no longer desired is left")
 		if w.object(sim.ConfigMaps, "db") == nil || w.object(owners, "a") == nil || w.object(services, "web").GetDeletionTimestamp() == nil {
 			t.Fatalf("not in reverse:\n%s", w.states("a"))
 		}
-		if got := w.states("a"); !strings.Contains(got, "ConfigMap default/db: waiting: for the deletion of Service web") {
-			t.Errorf("the result is\n%s", got)
-		}
+		testkit.Contains(t, w.states("a"), "ConfigMap default/db: waiting: for the deletion of Service web", "the result")
 		w.api.Remove(services, "default", "web")
 		w.idle("a")
 		if w.object(sim.ConfigMaps, "db") != nil || w.object(owners, "a") != nil {
@@ -329,9 +302,7 @@ func TestK4_DeletesOthersFirst(t *testing.T) {
 		if w.object(sim.ConfigMaps, "one") == nil || w.object(sim.ConfigMaps, "old").GetDeletionTimestamp() == nil {
 			t.Errorf("not in order:\n%s", w.states("a"))
 		}
-		if got, want := w.states("a"), "ConfigMap default/one: waiting: for the deletion of others that are not desired"; got != want {
-			t.Errorf("the result is %q, want %q", got, want)
-		}
+		testkit.Equal(t, w.states("a"), "ConfigMap default/one: waiting: for the deletion of others that are not desired", "the result")
 		w.api.Remove(sim.ConfigMaps, "default", "old")
 		w.idle("a")
 		if w.object(sim.ConfigMaps, "one") != nil || w.object(owners, "a") != nil {
@@ -387,12 +358,8 @@ func TestK2_ReadsBeforeItCreates(t *testing.T) {
 		w.desired["a"] = []client.ApplyConfiguration{configMap("one", "1")}
 		w.mu.Unlock()
 		owner, err := w.set.Reconcile(t.Context(), w.owner("a"), configMap("one", "1"))
-		if err == nil || !strings.Contains(err.Error(), "it exists and has no controlling owner") {
-			t.Errorf("result %s, error %v", owner, err)
-		}
-		if refs := w.object(sim.ConfigMaps, "one").GetOwnerReferences(); len(refs) > 0 {
-			t.Errorf("it has the owner %v now", refs)
-		}
+		testkit.ErrorContains(t, err, "it exists and has no controlling owner", fmt.Sprintf("result %s, error", owner))
+		testkit.Len(t, w.object(sim.ConfigMaps, "one").GetOwnerReferences(), 0, "it has the owner now")
 	})
 }
 
@@ -411,15 +378,11 @@ func TestReconcile_StartsSlowly(t *testing.T) {
 			_, _ = w.set.Reconcile(t.Context(), w.owner(owner), all...)
 			return time.Since(began)
 		}
-		if d := took("a"); d != 3*time.Second {
-			t.Errorf("seven children took %s of a second for each batch, want three batches", d)
-		}
+		testkit.Equal(t, took("a"), 3*time.Second, "seven children in three batches")
 		w.want("b")
 		for i := range 7 {
 			all[i] = coreac.ConfigMap(fmt.Sprint("refused", i), "default").WithData(map[string]string{"no/key": ""})
 		}
-		if d := took("b"); d != 7*time.Second {
-			t.Errorf("seven refused children took %s of a second for each batch, want one by one", d)
-		}
+		testkit.Equal(t, took("b"), 7*time.Second, "seven refused children, one by one")
 	})
 }

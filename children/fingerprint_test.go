@@ -5,6 +5,7 @@ package children
 
 import (
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
 	"testing"
 
@@ -64,9 +65,7 @@ func TestFingerprint_DiffersWithTheJSON(t *testing.T) {
 		if again, _ := fingerprint(seed, value()); !ok || again != print {
 			t.Errorf("value %d, %s: the fingerprint is %x and %x, ok %t", i, text, print, again, ok)
 		}
-		if other := known[print]; other != "" {
-			t.Errorf("value %d, %s, has the fingerprint of %s", i, text, other)
-		}
+		testkit.Equal(t, known[print], "", fmt.Sprintf("value %d, %s, has the fingerprint of", i, text))
 		known[print] = string(text)
 	}
 }
@@ -81,8 +80,7 @@ func TestFingerprint_OfWhatItCannotRead(t *testing.T) {
 		"a function": func() {}, "a channel": make(chan int), "a ring": endless,
 		"a time": coreac.ConfigMap("a", "b").WithCreationTimestamp(metav1.Now()),
 	} {
-		if _, ok := fingerprint(maphash.MakeSeed(), value); ok {
-			t.Errorf("%s has a fingerprint", name)
-		}
+		_, ok := fingerprint(maphash.MakeSeed(), value)
+		testkit.Equal(t, ok, false, fmt.Sprintf("%s has a fingerprint", name))
 	}
 }

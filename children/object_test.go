@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestTyped_KeepsTheObject: the object is at hand for what needs its type. There is none if Typed
@@ -16,7 +18,5 @@ func TestTyped_KeepsTheObject(t *testing.T) {
 	if got := Typed(obj).(*typed).of; got != obj {
 		t.Errorf("got %v", got)
 	}
-	if got := Typed((*corev1.ConfigMap)(nil)).(*typed).of; got != nil {
-		t.Errorf("got %v", got)
-	}
+	testkit.Equal(t, Typed((*corev1.ConfigMap)(nil)).(*typed).of, nil)
 }

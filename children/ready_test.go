@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // kinds has what the tests call a kind.
@@ -165,9 +166,7 @@ func TestReadiness_OfEachKind(t *testing.T) {
 func forms(t *testing.T, kind, text string) map[string]client.Object {
 	t.Helper()
 	floats := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &floats.Object); err != nil {
-		t.Fatal(text, err)
-	}
+	testkit.NoError(t, yaml.Unmarshal([]byte(text), &floats.Object), text)
 	if floats.Object == nil {
 		floats.Object = map[string]any{}
 	}
@@ -180,15 +179,11 @@ func forms(t *testing.T, kind, text string) map[string]client.Object {
 	if err == nil {
 		err = ints.UnmarshalJSON(data)
 	}
-	if err != nil {
-		t.Fatal(text, err)
-	}
+	testkit.NoError(t, err, text)
 	all := map[string]client.Object{"unstructured": ints, "unstructured with floats": floats}
 	if k.typed != nil {
 		typed := k.typed()
-		if err := json.Unmarshal(data, typed); err != nil {
-			t.Fatal(text, err)
-		}
+		testkit.NoError(t, json.Unmarshal(data, typed), text)
 		all["typed with a kind"] = typed
 		all["typed"] = typed.DeepCopyObject().(client.Object)
 		all["typed"].GetObjectKind().SetGroupVersionKind(ints.GroupVersionKind().GroupVersion().WithKind(""))

@@ -14,6 +14,7 @@ import (
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestK6_AFieldThatIsNotStored is an error that names it, in each Reconcile and without a further
@@ -25,12 +26,9 @@ func TestK6_AFieldThatIsNotStored(t *testing.T) {
 		w.want("a", d, configMap("two", "1"))
 		n := w.writes()
 		w.touch("a")
-		if err := w.err("a"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-		if got := w.writes() - n; got != 0 || w.value("two") != "1" {
-			t.Errorf("%d further writes, and the other child has %q", got, w.value("two"))
-		}
+		testkit.ErrorContains(t, w.err("a"), want)
+		testkit.Equal(t, w.writes()-n, 0)
+		testkit.Equal(t, w.value("two"), "1")
 	})
 }
 
@@ -47,9 +45,7 @@ func TestReconcile_AKindWithoutApply(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), "Service default/one: ") || !strings.HasSuffix(err.Error(), "; this kind has no server-side apply: write it with client.Handle") {
 				t.Errorf("error %v", err)
 			}
-			if w.value("two") != "1" {
-				t.Error("the other child is missing")
-			}
+			testkit.Equal(t, w.value("two"), "1", "the other child is missing")
 		})
 	}
 }

@@ -122,9 +122,7 @@ func (f *fleet) join() {
 	})
 	all, configMaps := cache.For[*corev1.ServiceAccount](mgr.Cache()), cache.For[*corev1.ConfigMap](mgr.Cache())
 	set, err := children.New(all, mgr.Client(), children.Of(configMaps))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 	c := controller.New("family", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		owner, err := all.Get(ctx, key)
 		if err != nil || owner.Labels[first] == "" {

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/finalizer"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -228,9 +229,7 @@ func familyInvariants(complete *atomic.Bool) []sweep.Invariant {
 func TestSweep(t *testing.T) {
 	var complete atomic.Bool
 	t.Cleanup(func() {
-		if !complete.Load() {
-			t.Error("no run had the children of mode 3, and no others")
-		}
+		testkit.Equal(t, complete.Load(), true, "no run had the children of mode 3, and no others")
 	})
 	sweep.Run(t, sweep.Scenario{
 		Scheme:   scheme.Scheme,

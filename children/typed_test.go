@@ -5,6 +5,7 @@ package children_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/netip"
 	"strings"
@@ -198,9 +199,7 @@ func refused(t *testing.T, name string, obj client.Object, want ...string) {
 		return
 	}
 	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%s: %q lacks %q", name, err, w)
-		}
+		testkit.ErrorContains(t, err, w, name, fmt.Sprintf("lacks %q", w))
 	}
 }
 
@@ -253,9 +252,8 @@ func applied[T client.Object](c *client.Client, obj T) func(t *testing.T) {
 		first, err := h.Apply(t.Context(), children.Typed(obj))
 		testkit.NoError(t, err)
 		second, err := h.Apply(t.Context(), children.Typed(obj))
-		if err != nil || second.GetResourceVersion() != first.GetResourceVersion() {
-			t.Errorf("versions %s and %s: %v", first.GetResourceVersion(), second.GetResourceVersion(), err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, second.GetResourceVersion(), first.GetResourceVersion())
 	}
 }
 
@@ -312,15 +310,11 @@ func TestTyped_LeavesReplicasToAnAutoscaler(t *testing.T) {
 	h := client.For[*appsv1.Deployment](newClient(t))
 	key := types.NamespacedName{Namespace: "default", Name: "web"}
 	desired := withKind(t, deployment()).(*appsv1.Deployment)
-	if _, err := h.Apply(t.Context(), children.Typed(desired)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(h.Apply(t.Context(), children.Typed(desired))))
 	scaled, err := h.GetLive(t.Context(), key)
 	testkit.NoError(t, err)
 	scaled.Spec.Replicas = new(int32(7))
-	if _, err := h.Update(t.Context(), scaled, client.FieldOwner("autoscaler")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(h.Update(t.Context(), scaled, client.FieldOwner("autoscaler"))))
 	desired.Spec.Template.Spec.Containers[0].Image = "web:2"
 	got, err := h.Apply(t.Context(), children.Typed(desired))
 	if err != nil || *got.Spec.Replicas != 7 || got.Spec.Template.Spec.Containers[0].Image != "web:2" {
@@ -337,9 +331,8 @@ func TestTyped_FailsInTheClient(t *testing.T) {
 	d := withKind(t, deployment()).(*appsv1.Deployment)
 	d.Spec.Template.Spec.Containers[0].Name = ""
 	_, err := client.For[*appsv1.Deployment](newClient(t)).Apply(t.Context(), children.Typed(d))
-	if err == nil || !strings.Contains(err.Error(), ".spec.template.spec.containers[0].name") || !strings.Contains(err.Error(), "Deployment") {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorContains(t, err, ".spec.template.spec.containers[0].name")
+	testkit.ErrorContains(t, err, "Deployment")
 }
 
 func TestWith_EncodesTheChildOnly(t *testing.T) {
@@ -347,7 +340,6 @@ func TestWith_EncodesTheChildOnly(t *testing.T) {
 	want, err := json.Marshal(plain)
 	testkit.NoError(t, err)
 	got, err := json.Marshal(children.With(plain, children.Optional()))
-	if err != nil || string(got) != string(want) {
-		t.Errorf("got %s, %v, want %s", got, err, want)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Equal(t, string(got), string(want))
 }

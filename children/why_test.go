@@ -9,6 +9,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/children"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -32,9 +33,7 @@ func TestWhy_NamesChildrenThatAreNotReady(t *testing.T) {
 		web := children.With(service("web"), children.After(db))
 		w.want("a", configMap("one", "1"), web, db)
 		want := "(2): Service web waits for Deployment db: 0 of 1 replicas exist; Deployment db is not ready: 0 of 1 replicas exist"
-		if got := w.evidence("a"); got != want {
-			t.Errorf("the evidence is %q, want %q", got, want)
-		}
+		testkit.Equal(t, w.evidence("a"), want)
 		w.rollOut("db")
 		if got := w.evidence("a"); got != "" {
 			t.Errorf("all are ready, and the evidence is %q:\n%s", got, w.states("a"))

@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/finalizer"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -85,9 +86,7 @@ func (w *world) start() {
 	deployments, roles := cache.For[*appsv1.Deployment](mgr.Cache()), cache.For[*rbacv1.ClusterRole](mgr.Cache())
 	var err error
 	w.set, err = children.New(all, mgr.Client(), children.Of(configMaps), children.Of(svcs), children.Of(deployments), children.Of(roles))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	c := controller.New("owners", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		owner, err := all.Get(ctx, key)
 		if apierrors.IsNotFound(err) {
@@ -110,9 +109,7 @@ func (w *world) start() {
 	go func() { done <- mgr.Run(ctx) }()
 	w.stop = func() {
 		cancel()
-		if err := <-done; err != nil {
-			w.t.Error(err)
-		}
+		testkit.Equal(w.t, <-done, nil)
 	}
 }
 
@@ -241,9 +238,7 @@ func (w *world) deleteOwner(name string) {
 		err = client.For[*corev1.ServiceAccount](c).Delete(w.t.Context(), types.NamespacedName{Namespace: "default", Name: name})
 		c.Close()
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	w.idle(name)
 }
 

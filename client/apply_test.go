@@ -5,9 +5,8 @@ package client_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,9 +65,7 @@ func TestApply_OfAnotherKind(t *testing.T) {
 		"the configuration has no kind":                             client.UnstructuredConfiguration(object),
 		"the configuration is of a ReplicaSet, not of a Deployment": other,
 	} {
-		if _, err := a.deployments.Apply(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want one with %q", err, want)
-		}
+		testkit.ErrorContains(t, testkit.Err(a.deployments.Apply(t.Context(), c)), want)
 	}
 }
 
@@ -91,9 +88,7 @@ func web() *appsv1.Deployment {
 func (a *applying) live() *appsv1.Deployment {
 	a.t.Helper()
 	d, err := a.deployments.GetLive(a.t.Context(), name("default", "web"))
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testkit.NoError(a.t, err)
 	d.ManagedFields = nil
 	d.TypeMeta = metav1.TypeMeta{}
 	return d
@@ -108,9 +103,7 @@ func (a *applying) put(d *appsv1.Deployment) {
 	if err == nil {
 		err = json.Unmarshal(data, &u.Object)
 	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testkit.NoError(a.t, err)
 	a.api.Put(sim.Deployments, u)
 }
 
@@ -126,9 +119,7 @@ func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deploym
 	a.t.Helper()
 	before, skipped := a.api.Count("apply", sim.Deployments), len(a.skipped)
 	d, err := a.deployments.Apply(a.t.Context(), desired, append(o, client.UnlessAlready(live))...)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	testkit.NoError(a.t, err)
 	sent := a.api.Count("apply", sim.Deployments) - before
 	if sent+len(a.skipped)-skipped != 1 {
 		a.t.Errorf("%d were sent, %d were skipped", sent, len(a.skipped)-skipped)
@@ -141,9 +132,7 @@ func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deploym
 
 func (a *applying) want(sent bool, desired client.ApplyConfiguration, live *appsv1.Deployment, o ...client.Option) {
 	a.t.Helper()
-	if a.sends(desired, live, o...) != sent {
-		a.t.Errorf("sent: %v, want %v", !sent, sent)
-	}
+	testkit.Equal(a.t, a.sends(desired, live, o...), sent)
 }
 
 const (
@@ -197,9 +186,7 @@ func TestUnlessAlready(t *testing.T) {
 		a.put(d)
 		a.want(sent, replicas(1), a.live())
 	}
-	if g := a.live().Generation; g != generation+4 {
-		t.Errorf("generation %d, it was %d: two changes of the spec, one back, and one of the annotations", g, generation)
-	}
+	testkit.Equal(t, a.live().Generation, generation+4, fmt.Sprintf("generation, it was %d", generation), "two changes of the spec, one back, and one of the annotations")
 	d = a.live()
 	d.Annotations = map[string]string{"a": "b", corev1.LastAppliedConfigAnnotation: "{}"}
 	a.want(skipped, replicas(1), d)
@@ -216,9 +203,7 @@ func TestUnlessAlready(t *testing.T) {
 	}
 	a.want(skipped, replicas(1), a.live())
 
-	if s := a.skipped[0]; s != (hook.SkippedApply{Group: "apps", Version: "v1", Resource: "deployments"}) {
-		t.Errorf("got %+v", s)
-	}
+	testkit.Equal(t, a.skipped[0], hook.SkippedApply{Group: "apps", Version: "v1", Resource: "deployments"})
 }
 
 // TestUnlessAlreadyIsAskedFor shows what is always sent, and what leaves no trace.
@@ -246,9 +231,7 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 		}
 		return nil, nil
 	})
-	if _, err := a.deployments.Apply(t.Context(), replicas(2), client.UnlessAlready(live)); err == nil {
-		t.Error("no error")
-	}
+	testkit.NotEqual(t, testkit.Err(a.deployments.Apply(t.Context(), replicas(2), client.UnlessAlready(live))), nil, "no error")
 	a.api.Intercept(nil)
 	a.want(sent, replicas(1), live)
 
@@ -259,9 +242,7 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 			t.Error("another client has not sent it", err)
 		}
 	}
-	if len(a.skipped) == 0 {
-		t.Error("nothing was skipped")
-	}
+	testkit.NotEqual(t, len(a.skipped), 0, "nothing was skipped")
 }
 
 func TestUnlessAlreadyStatus(t *testing.T) {
@@ -271,22 +252,16 @@ func TestUnlessAlreadyStatus(t *testing.T) {
 		t.Helper()
 		before := a.api.Count("apply", sim.Deployments)
 		status := appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReplicas(n))
-		if _, err := a.deployments.ApplyStatus(journal.With(t.Context(), journal.New(journal.Origin{Controller: "c"})), status, client.UnlessAlready(a.live())); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(a.deployments.ApplyStatus(journal.With(t.Context(), journal.New(journal.Origin{Controller: "c"})), status, client.UnlessAlready(a.live()))))
 		return a.api.Count("apply", sim.Deployments) - before
 	}
 	got := []int{apply(1), apply(1), apply(2), apply(2)}
 	d := a.live()
 	d.Status.ReadyReplicas = 5 // by another client
 	a.put(d)
-	if a.live().Generation != d.Generation {
-		t.Error("the spec was changed, too")
-	}
+	testkit.Equal(t, a.live().Generation, d.Generation, "the spec was changed, too")
 	got = append(got, apply(2), apply(2))
-	if want := []int{1, 0, 1, 0, 1, 0}; !slices.Equal(got, want) {
-		t.Errorf("got %d, want %d", got, want)
-	}
+	testkit.SlicesEqual(t, got, []int{1, 0, 1, 0, 1, 0})
 	if s := a.skipped[len(a.skipped)-1]; s.Subresource != "status" || s.Controller != "c" {
 		t.Errorf("got %+v", s)
 	}
@@ -360,15 +335,12 @@ func BenchmarkUnlessAlready(b *testing.B) {
 	live.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Image: "b", Env: []corev1.EnvVar{{Name: "x", Value: "y"}}}}
 	api.Put(sim.Deployments, live)
 	for range 2 {
-		if live, err = deployments.Apply(b.Context(), desired, client.UnlessAlready(live)); err != nil {
-			b.Fatal(err)
-		}
+		live, err = deployments.Apply(b.Context(), desired, client.UnlessAlready(live))
+		testkit.NoError(b, err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := deployments.Apply(b.Context(), desired, client.UnlessAlready(live)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, testkit.Err(deployments.Apply(b.Context(), desired, client.UnlessAlready(live))))
 	}
 	if n := api.Count("apply", sim.Deployments); n > 2 {
 		b.Errorf("%d were sent", n)

@@ -115,13 +115,9 @@ func TestLoadConfigContext(t *testing.T) {
 	if _, err := client.LoadConfigContext("", "other"); err == nil || !strings.Contains(err.Error(), `cannot use the context "other": in a pod, the service account is used, which has no contexts; set KUBECONFIG`) {
 		t.Errorf("in a pod: %v", err)
 	}
-	if _, err := client.LoadConfigContext(path, "other"); err != nil {
-		t.Errorf("in a pod, with a path: %v", err)
-	}
+	testkit.Equal(t, testkit.Err(client.LoadConfigContext(path, "other")), nil, "in a pod, with a path")
 	empty := write(t, filepath.Join(t.TempDir(), "empty"), "")
-	if _, err := client.LoadConfigContext(empty, "other"); err == nil || !strings.Contains(err.Error(), "has no contexts, or does not exist") {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(client.LoadConfigContext(empty, "other")), "has no contexts, or does not exist")
 }
 
 func TestLoadConfigErrors(t *testing.T) {

@@ -6,6 +6,7 @@ package client
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -78,9 +79,7 @@ func FuzzMergePatch(f *testing.F) {
 			t.Skip()
 		}
 		patch := mergePatch(was, is)
-		if got := bare(merged(was, patch)); !reflect.DeepEqual(got, bare(is)) {
-			t.Errorf("from %s to %s: the patch is %v, which results in %v", from, to, patch, got)
-		}
+		testkit.DeepEqual(t, bare(merged(was, patch)), bare(is), fmt.Sprintf("from %s to %s", from, to), fmt.Sprintf("the patch is %v, which results in", patch))
 		if reflect.DeepEqual(was, is) && len(patch) != 0 {
 			t.Errorf("%s: the patch to the same is %v", from, patch)
 		}
@@ -228,9 +227,8 @@ func TestCompare_OnlyChanged(t *testing.T) {
 		change(after)
 		one, other := before.DeepCopy(), after.DeepCopy()
 		d := patchTo(t, one, other)
-		if !reflect.DeepEqual(one, before) || !reflect.DeepEqual(other, after) {
-			t.Errorf("%s: an object was changed", what)
-		}
+		testkit.DeepEqual(t, one, before, what, "an object was changed")
+		testkit.DeepEqual(t, other, after, what, "an object was changed")
 		was, wasStatus, _ := content(before)
 		is, isStatus, _ := content(after)
 		main, err := strategicpatch.CreateTwoWayMergeMapPatch(was, withEmptyLists(is, was), before)
@@ -287,9 +285,7 @@ func TestCompare_NotOnlyStrings(t *testing.T) {
 	secret := &corev1.Secret{Data: map[string][]byte{"a": nil, "b": []byte("x")}}
 	without := secret.DeepCopy()
 	delete(without.Data, "a")
-	if d := patchTo(t, secret, without); len(d.main) == 0 {
-		t.Error("a key without a value is not removed")
-	}
+	testkit.NotEqual(t, len(patchTo(t, secret, without).main), 0, "a key without a value is not removed")
 }
 
 // mode has no zero value in JSON.

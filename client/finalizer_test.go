@@ -69,17 +69,11 @@ func TestFinalizer(t *testing.T) {
 	testkit.NoError(t, maps.Delete(ctx, name("default", "a")))
 	_, err = maps.EnsureFinalizer(ctx, m, finalizer)
 	wants(t, err, "add the finalizer "+finalizer+" to ConfigMap default/a", "being deleted", "takes no new finalizers")
-	if _, err := maps.EnsureFinalizer(ctx, m, "example.com/more"); err != nil {
-		t.Error("one that is there:", err)
-	}
+	testkit.Equal(t, testkit.Err(maps.EnsureFinalizer(ctx, m, "example.com/more")), nil, "one that is there:")
 	for _, f := range []string{"example.com/more", "example.com/theirs", finalizer} {
-		if _, err := maps.RemoveFinalizer(ctx, m, f); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(maps.RemoveFinalizer(ctx, m, f)), nil)
 	}
-	if api.Object(sim.ConfigMaps, "default", "a") != nil {
-		t.Error("it is still there")
-	}
+	testkit.Equal(t, api.Object(sim.ConfigMaps, "default", "a"), nil, "it is still there")
 	if left, err := maps.RemoveFinalizer(ctx, m, "example.com/more"); left != m || err != nil {
 		t.Error("one that is gone:", left, err)
 	}
@@ -102,9 +96,7 @@ func TestFinalizerSuccessor(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	wants(t, err, "default/a", "deleted and created again")
-	if got := stored(api); !slices.Equal(got, []string{finalizer}) {
-		t.Errorf("the new one has %s", got)
-	}
+	testkit.SlicesEqual(t, stored(api), []string{finalizer}, "the new one has")
 }
 
 // TestFinalizerConflicts shows that it does not try for ever.
@@ -154,9 +146,7 @@ func TestFinalizerMistakes(t *testing.T) {
 		wants(t, err, append(c.want, "add the finalizer")...)
 		_, err = maps.RemoveFinalizer(t.Context(), c.obj, c.finalizer, c.option)
 		wants(t, err, append(c.want, "remove the finalizer")...)
-		if len(api.Requests()) != before {
-			t.Errorf("%s: something was sent", what)
-		}
+		testkit.Equal(t, len(api.Requests()), before, what, "something was sent")
 	}
 	_, err := maps.EnsureFinalizer(t.Context(), m, finalizer, client.GracePeriod(0))
 	wants(t, err, "this call does not take client.GracePeriod")

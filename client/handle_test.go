@@ -5,6 +5,7 @@ package client_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -82,9 +83,7 @@ func TestHandle(t *testing.T) {
 	if err := deployments.Delete(ctx, key, client.Preconditions(d.UID, "1")); !apierrors.IsConflict(err) {
 		t.Errorf("deleting an old version: %v", err)
 	}
-	if err := deployments.Delete(ctx, key, client.Preconditions(d.UID, d.ResourceVersion)); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, deployments.Delete(ctx, key, client.Preconditions(d.UID, d.ResourceVersion)), nil)
 	if _, err := deployments.GetLive(ctx, key); !apierrors.IsNotFound(err) {
 		t.Errorf("after the deletion: %v", err)
 	}
@@ -92,16 +91,10 @@ func TestHandle(t *testing.T) {
 		if r.Verb == "discover" || r.Verb == "get" || r.Verb == "delete" {
 			continue
 		}
-		if got := r.Query.Get("fieldManager"); got != "test" {
-			t.Errorf("%s: the field owner is %q", r, got)
-		}
-		if force := r.Query.Get("force") == "true"; force != (r.Verb == "apply") {
-			t.Errorf("%s: forced: %v", r, force)
-		}
+		testkit.Equal(t, r.Query.Get("fieldManager"), "test", r, "the field owner")
+		testkit.Equal(t, r.Query.Get("force") == "true", r.Verb == "apply", r, "forced")
 	}
-	if n := len(api.Requests()) - api.Count("", sim.Deployments); n != 1 {
-		t.Errorf("%d requests for discovery, want 1", n)
-	}
+	testkit.Equal(t, len(api.Requests())-api.Count("", sim.Deployments), 1, "requests for discovery")
 }
 
 func TestHandleMistakes(t *testing.T) {
@@ -197,9 +190,7 @@ func TestUnknownType(t *testing.T) {
 	} else {
 		wants(t, err, "give a pointer to an API type")
 	}
-	if n := len(api.Requests()); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testkit.Equal(t, len(api.Requests()), 0)
 }
 
 func TestServed(t *testing.T) {
@@ -217,9 +208,7 @@ func TestServed(t *testing.T) {
 	}
 	absent()
 	api.Serve(sim.Deployments)
-	if err := deployments.Served(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, deployments.Served(ctx), nil)
 	api.Withdraw(sim.Deployments)
 	absent()
 
@@ -247,9 +236,7 @@ func TestMapping(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 	mapping()
-	if n := len(api.Requests()); n != 1 {
-		t.Errorf("%d requests, want 1", n)
-	}
+	testkit.Equal(t, len(api.Requests()), 1)
 	api.Withdraw(sim.Deployments)
 	api.Serve(sim.Resource{Group: "apps", Version: "v1", Kind: "Deployment", Name: "rollouts"})
 	c.Forget(kind)
@@ -282,9 +269,7 @@ func TestWire(t *testing.T) {
 	testkit.NoError(t, corev1.AddToScheme(s))
 	api := sim.NewServer(sim.ConfigMaps, widgets)
 	c, ctx, meta := newClient(t, api, client.Options{Scheme: s}), t.Context(), metav1.ObjectMeta{Namespace: "default", Name: "a"}
-	if _, err := client.For[*corev1.ConfigMap](c).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(client.For[*corev1.ConfigMap](c).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta})))
 	if w, err := client.For[*widget](c).Create(ctx, &widget{ObjectMeta: meta}); err != nil || w.UID == "" {
 		t.Fatal(w, err)
 	}
@@ -293,9 +278,7 @@ func TestWire(t *testing.T) {
 		if r.Verb != "create" {
 			continue
 		}
-		if got := r.Header.Get("Content-Type"); got != want[r.Resource.Resource] {
-			t.Errorf("%s goes as %q", r, got)
-		}
+		testkit.Equal(t, r.Header.Get("Content-Type"), want[r.Resource.Resource], fmt.Sprintf("%s goes as", r))
 		if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "client.test/") {
 			t.Errorf("%s comes from %q", r, agent)
 		}

@@ -37,17 +37,13 @@ func TestUnstructured(t *testing.T) {
 	ok := func(u *unstructured.Unstructured, err error) *unstructured.Unstructured {
 		t.Helper()
 		testkit.NoError(t, err)
-		if u.GroupVersionKind() != widgetKind {
-			t.Errorf("it is a %s", u.GroupVersionKind())
-		}
+		testkit.Equal(t, u.GroupVersionKind(), widgetKind)
 		return u
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "default", "name": "a"}}}
 	key := name("default", "a")
 	created := ok(h.Create(ctx, u))
-	if u.GetKind() != "" {
-		t.Error("the given object was changed")
-	}
+	testkit.Equal(t, u.GetKind(), "", "the given object was changed")
 	created.Object["spec"] = map[string]any{"size": int64(1)}
 	updated := ok(h.Update(ctx, created))
 	updated.Object["status"] = map[string]any{"ready": true}
@@ -64,9 +60,7 @@ func TestUnstructured(t *testing.T) {
 	if err != nil || len(all) != 1 || ok(all[0], nil).GetName() != "a" {
 		t.Errorf("got %v, %v", all, err)
 	}
-	if err := h.Delete(ctx, key); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, h.Delete(ctx, key), nil)
 	if _, err := h.GetLive(ctx, key); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}
@@ -88,9 +82,7 @@ func TestMetadata(t *testing.T) {
 	kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 	c, ctx := newClient(t, api, client.Options{}), t.Context()
 	h := client.ForKind[*metav1.PartialObjectMetadata](c, kind)
-	if _, err := client.For[*appsv1.Deployment](c).Create(ctx, web()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(client.For[*appsv1.Deployment](c).Create(ctx, web())))
 	got, err := h.GetLive(ctx, name("default", "web"))
 	if err != nil || got.GroupVersionKind() != kind || got.UID == "" {
 		t.Fatal(got, err)
@@ -114,9 +106,7 @@ func TestMetadata(t *testing.T) {
 	wants(t, err, "update Deployment", "no whole object")
 	_, err = h.UpdateStatus(ctx, got)
 	wants(t, err, "update the status of Deployment", "no whole object")
-	if err := h.Delete(ctx, name("default", "web"), client.Propagation(metav1.DeletePropagationOrphan)); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, h.Delete(ctx, name("default", "web"), client.Propagation(metav1.DeletePropagationOrphan)), nil)
 	if left := api.Object(sim.Deployments, "default", "web"); left == nil || left.GetDeletionTimestamp() == nil {
 		t.Error("not marked for deletion")
 	}
@@ -141,9 +131,7 @@ func TestWireReads(t *testing.T) {
 		"get configmaps " + runtime.ContentTypeProtobuf, "list configmaps " + runtime.ContentTypeProtobuf,
 		"get widgets " + runtime.ContentTypeJSON, "list configmaps " + runtime.ContentTypeJSON,
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q\nwant %q", got, want)
-	}
+	testkit.SlicesEqual(t, got, want)
 }
 
 // TestNotServedOrMissing: a missing object, a kind and a status that are not served are all a 404,
@@ -180,9 +168,8 @@ func TestNotServedOrMissing(t *testing.T) {
 	unserved(err)
 
 	withStatus = true // the CRD is changed: the next call sees it
-	if _, err = deployments.UpdateStatus(ctx, d); err != nil {
-		t.Error(err)
-	}
+	_, err = deployments.UpdateStatus(ctx, d)
+	testkit.Equal(t, err, nil)
 	api.Remove(sim.Deployments, "default", "web")
 	discoveries := func() int { return len(api.Requests()) - api.Count("", sim.Deployments) }
 	_, err = client.For[*appsv1.Deployment](newClient(t, api, client.Options{})).UpdateStatus(ctx, d)
@@ -218,9 +205,7 @@ func TestNotServedOrMissing(t *testing.T) {
 			t.Errorf("it is still known: %v", err)
 		}
 		api.Serve(sim.Deployments)
-		if err := deployments.Served(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, deployments.Served(ctx), nil)
 		api.Withdraw(sim.Deployments)
 	}
 }

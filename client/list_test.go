@@ -63,9 +63,8 @@ func TestListLivePages(t *testing.T) {
 	all, err := client.Collect(maps.ListLive(ctx, client.ListOptions{
 		Namespace: "n", PageSize: 1, Labels: labels.SelectorFromSet(labels.Set{"a": "b"}), Fields: fields.OneTermNotEqualSelector("metadata.name", "z"),
 	}))
-	if err != nil || namesOf(all) != "abcd" {
-		t.Errorf("got %s, %v", namesOf(all), err)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Equal(t, namesOf(all), "abcd")
 	var lists []*sim.Request
 	for _, r := range api.Requests() {
 		if r.Verb == "list" {
@@ -88,12 +87,8 @@ func TestListLivePages(t *testing.T) {
 			break
 		}
 	}
-	if n := api.Count("list", sim.ConfigMaps); n != 6 {
-		t.Errorf("%d requests, want 6", n)
-	}
-	if last := api.Requests()[len(api.Requests())-1]; last.Query.Get("limit") != "500" {
-		t.Errorf("pages of %s by default", last.Query.Get("limit"))
-	}
+	testkit.Equal(t, api.Count("list", sim.ConfigMaps), 6, "requests")
+	testkit.Equal(t, api.Requests()[len(api.Requests())-1].Query.Get("limit"), "500", "the size of pages by default")
 }
 
 // TestListLiveExpired: a list continues without gaps and repetitions when the version of its first

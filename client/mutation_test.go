@@ -5,6 +5,7 @@ package client_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -63,9 +64,8 @@ func TestCreateOrUpdate_RetriesAConflict(t *testing.T) {
 		if conflicts == 5 && (!apierrors.IsConflict(err) || stored != nil) {
 			t.Errorf("%d conflicts: %v, %v", conflicts, stored, err)
 		}
-		if got := verbs(api); !slices.Equal(got, want) || calls != len(want)/2 {
-			t.Errorf("%d conflicts: %d calls, requests %v, want %v", conflicts, calls, got, want)
-		}
+		testkit.SlicesEqual(t, verbs(api), want, fmt.Sprintf("%d conflicts", conflicts))
+		testkit.Equal(t, calls, len(want)/2, fmt.Sprintf("%d conflicts", conflicts))
 	}
 }
 
@@ -109,9 +109,7 @@ func TestCreateOrUpdate_ReadMayFail(t *testing.T) {
 	if _, _, err := client.CreateOrUpdate(t.Context(), maps, testkit.ConfigMap("a"), fill); !apierrors.IsForbidden(err) {
 		t.Error(err)
 	}
-	if got := verbs(api); !slices.Equal(got, []string{"get"}) {
-		t.Errorf("requests %v", got)
-	}
+	testkit.SlicesEqual(t, verbs(api), []string{"get"}, "requests")
 }
 
 // TestCreateOrUpdate_KeepsTheVersion: a mutate that assigns a whole object cannot overwrite changes
@@ -173,9 +171,7 @@ func TestCreateOrPatch(t *testing.T) {
 		if err != nil || is != step.want || *stored.Spec.Replicas != step.replicas || stored.Status.ReadyReplicas != step.ready {
 			t.Errorf("%+v: %v, %s, %v", step, stored, is, err)
 		}
-		if got := verbs(api)[before:]; !slices.Equal(got, step.requests) {
-			t.Errorf("%+v: requests %v", step, got)
-		}
+		testkit.SlicesEqual(t, verbs(api)[before:], step.requests, step, "requests")
 	}
 }
 
@@ -197,9 +193,7 @@ func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
 	if !apierrors.IsNotFound(err) || is != client.Unchanged {
 		t.Errorf("%s, %v, want unchanged and IsNotFound", is, err)
 	}
-	if got, want := verbs(api), []string{"get", "patch"}; !slices.Equal(got, want) {
-		t.Errorf("requests %v, want %v", got, want)
-	}
+	testkit.SlicesEqual(t, verbs(api), []string{"get", "patch"}, "requests")
 }
 
 // TestPatchFrom_IgnoresWhatTheServerSets: before and after may be of different versions.
@@ -219,9 +213,7 @@ func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
 	if stored, err := client.PatchFrom(ctx, maps, before, after, client.FieldOwner("mine")); err != nil || stored.Data["a"] != "b" {
 		t.Errorf("%v, %v", stored, err)
 	}
-	if last := api.Requests()[len(api.Requests())-1]; last.Query.Get("fieldManager") != "mine" {
-		t.Errorf("the field owner is %q", last.Query.Get("fieldManager"))
-	}
+	testkit.Equal(t, api.Requests()[len(api.Requests())-1].Query.Get("fieldManager"), "mine", "the field owner")
 }
 
 func TestMutationMistakes(t *testing.T) {
@@ -261,14 +253,11 @@ func TestMutationMistakes(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) { wants(t, tt.err, tt.want...) })
 	}
-	if got := verbs(api); len(got) != 0 {
-		t.Errorf("sent %v", got)
-	}
+	testkit.Len(t, verbs(api), 0)
 	failed := errors.New("no color")
 	_, _, err := client.CreateOrUpdate(ctx, maps, read, func(*corev1.ConfigMap) error { return failed })
-	if err != failed || len(verbs(api)) != 0 {
-		t.Errorf("%v, requests %v", err, verbs(api))
-	}
+	testkit.Equal(t, err, failed)
+	testkit.Len(t, verbs(api), 0)
 }
 
 func third[A, B any](_ A, _ B, err error) error { return err }
@@ -296,17 +285,13 @@ func TestCreateOrUpdate_Unstructured(t *testing.T) {
 	if _, is, err = client.CreateOrPatch(ctx, h, u, set("c")); err != nil || is != client.Updated {
 		t.Errorf("%s, %v", is, err)
 	}
-	if m := api.Object(sim.ConfigMaps, "default", "a"); m == nil {
-		t.Error("it is gone")
-	}
+	testkit.NotEqual(t, api.Object(sim.ConfigMaps, "default", "a"), nil, "it is gone")
 }
 
 func TestIgnore(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	if key := client.ObjectKeyFromObject(testkit.ConfigMap("a")); key != name("default", "a") {
-		t.Errorf("the key is %s", key)
-	}
+	testkit.Equal(t, client.ObjectKeyFromObject(testkit.ConfigMap("a")), name("default", "a"))
 	missing := second(maps.GetLive(ctx, name("default", "a")))
 	api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 	exists := second(maps.Create(ctx, testkit.ConfigMap("a")))
@@ -330,13 +315,10 @@ func TestPatchFrom_KeepsWhatOthersAdded(t *testing.T) {
 	for i, want := range []bool{false, true} {
 		changed := read.DeepCopy()
 		changed.Finalizers = []string{"x.dev/" + strconv.Itoa(i)}
-		if _, err := client.PatchFrom(ctx, policies, read, changed); err != nil {
-			t.Errorf("finalizer %d: %v", i, err)
-		}
+		testkit.Equal(t, testkit.Err(client.PatchFrom(ctx, policies, read, changed)), nil, fmt.Sprintf("finalizer %d", i))
 		if i == 0 {
-			if read, err = policies.GetLive(ctx, client.ObjectKeyFromObject(read)); err != nil {
-				t.Fatal(err)
-			}
+			read, err = policies.GetLive(ctx, client.ObjectKeyFromObject(read))
+			testkit.NoError(t, err)
 		}
 		changed = read.DeepCopy()
 		changed.Spec.Egress = []netv1.NetworkPolicyEgressRule{{}}

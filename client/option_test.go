@@ -4,6 +4,7 @@
 package client_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -70,9 +71,7 @@ func TestOptions(t *testing.T) {
 			sent := slices.DeleteFunc(api.Requests()[before:], isDiscovery)
 			if !strings.Contains(strings.Join(takes[what], " "), option) {
 				wants(t, err, what+" ConfigMap: this call does not take client."+option)
-				if len(sent) != 0 {
-					t.Errorf("%s with %s was sent", what, option)
-				}
+				testkit.Equal(t, len(sent), 0, fmt.Sprintf("%s with %s was sent", what, option))
 				continue
 			}
 			if len(sent) != 1 {
@@ -81,9 +80,7 @@ func TestOptions(t *testing.T) {
 			if option == "FieldOwner" && sent[0].Query.Get("fieldManager") != "mine" {
 				t.Errorf("%s: the field owner is %q", what, sent[0].Query.Get("fieldManager"))
 			}
-			if force := sent[0].Query.Get("force") == "true"; force != (what == "apply" && option != "NoForce") {
-				t.Errorf("%s with %s: forced: %v", what, option, force)
-			}
+			testkit.Equal(t, sent[0].Query.Get("force") == "true", what == "apply" && option != "NoForce", fmt.Sprintf("%s with %s", what, option), "forced")
 			if mode := sent[0].Query.Get("fieldValidation"); (mode == "Strict") != (option == "FieldValidation") {
 				t.Errorf("%s with %s: the field validation is %q", what, option, mode)
 			}
@@ -127,9 +124,7 @@ func TestDeleteOptions(t *testing.T) {
 		`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"resourceVersion":"7"},"propagationPolicy":"Background"}`:           {client.Preconditions("", "7")},
 	} {
 		_ = h.Delete(t.Context(), name("default", "a"), o...)
-		if got := strings.TrimSpace(body); !strings.Contains(got, strings.TrimPrefix(strings.TrimSuffix(want, "}"), `{"kind":"DeleteOptions","apiVersion":"v1",`)) {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		testkit.Contains(t, strings.TrimSpace(body), strings.TrimPrefix(strings.TrimSuffix(want, "}"), `{"kind":"DeleteOptions","apiVersion":"v1",`))
 	}
 }
 
@@ -155,7 +150,5 @@ func TestOptionMistakes(t *testing.T) {
 	} {
 		wants(t, c.err, c.want...)
 	}
-	if n := api.Count("", sim.ConfigMaps); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testkit.Equal(t, api.Count("", sim.ConfigMaps), 0, "requests")
 }

@@ -6,6 +6,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -68,16 +69,12 @@ func TestPrune(t *testing.T) {
 	if strings.Contains(err.Error(), "replaced") || strings.Contains(err.Error(), "gone") {
 		t.Errorf("%q is about what is no error", err)
 	}
-	if namesOf(deleted) != "old" {
-		t.Errorf("deleted %s", namesOf(deleted))
-	}
+	testkit.Equal(t, namesOf(deleted), "old")
 	var asked []string
 	for _, r := range api.Requests()[before:] {
 		asked = append(asked, r.Name)
 	}
-	if want := []string{"gone", "old", "protected", "replaced"}; !slices.Equal(slices.Sorted(slices.Values(asked)), want) {
-		t.Errorf("asked to delete %s, want %s", asked, want)
-	}
+	testkit.SlicesEqual(t, slices.Sorted(slices.Values(asked)), []string{"gone", "old", "protected", "replaced"}, fmt.Sprintf("asked to delete %s", asked))
 	left, err := client.Collect(maps.ListLive(ctx, client.ListOptions{}))
 	if err != nil || len(left) != 6 {
 		t.Errorf("left: %s, %v", namesOf(left), err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestPatch_RefusesOtherTypes: nothing is sent.
@@ -35,9 +36,7 @@ func TestPatch_RefusesOtherTypes(t *testing.T) {
 		_, err = client.SubresourceOf[*corev1.ConfigMap](maps, "status").Patch(ctx, name("default", "a"), pt, []byte("{}"))
 		wants(t, err, append(want[1:len(want):len(want)], "patch the status of ConfigMap default/a")...)
 	}
-	if sent := server.Requests(); len(sent) > 0 {
-		t.Errorf("sent %v", sent)
-	}
+	testkit.Len(t, server.Requests(), 0)
 }
 
 // TestTooLarge names the object, whether the API server or etcd refuses it, and the remedy.
@@ -71,9 +70,7 @@ func TestTooLarge(t *testing.T) {
 					t.Errorf("%s: %v", verb, err)
 				}
 				wants(t, err, status.Message)
-				if apierrors.ReasonForError(err) != status.Reason {
-					t.Errorf("%s: the reason is %q", verb, apierrors.ReasonForError(err))
-				}
+				testkit.Equal(t, apierrors.ReasonForError(err), status.Reason, verb, "the reason")
 			}
 		})
 	}

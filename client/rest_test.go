@@ -62,9 +62,7 @@ func TestRESTClient_NeverAsksForCBOR(t *testing.T) {
 	custom, err := c.RESTClient(corev1.SchemeGroupVersion.WithKind("Custom"))
 	testkit.NoError(t, err)
 	decoded := custom.Get().AbsPath("/api/v1/namespaces/default/configmaps/m").Do(ctx).Error()
-	if err := errors.Join(updated, got, listed, typed, decoded); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, errors.Join(updated, got, listed, typed, decoded), nil)
 	for _, header := range seen.headers {
 		if strings.Contains(header, "cbor") || !strings.Contains(header, runtime.ContentTypeJSON) {
 			t.Errorf("sent %s", header)
@@ -90,7 +88,6 @@ func TestNew_OverATransportInUse(t *testing.T) {
 		c.Close()
 	}
 	_ = client.For[*corev1.ConfigMap](first).Delete(t.Context(), name("default", "a"))
-	if own.Load() == 0 || foreign.Load() != 0 {
-		t.Errorf("the own hook got %d requests, others %d", own.Load(), foreign.Load())
-	}
+	testkit.NotEqual(t, own.Load(), 0)
+	testkit.Equal(t, foreign.Load(), 0)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"reflect"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -87,13 +86,11 @@ func TestSubresource(t *testing.T) {
 	three(scales.Patch(ctx, key, types.MergePatchType, []byte(`{"spec":{"replicas":6}}`)))
 	three(scales.Apply(ctx, autoscalingac.Scale().WithName("web").WithNamespace("default").WithSpec(autoscalingac.ScaleSpec().WithReplicas(7))))
 	e, err := client.SubresourceOf[*policyv1.Eviction](deployments, "evict").Create(ctx, key, &policyv1.Eviction{})
-	if err != nil || !reflect.DeepEqual(e, &policyv1.Eviction{}) {
-		t.Error(e, err)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.DeepEqual(t, e, &policyv1.Eviction{})
 	u, err := client.SubresourceOf[*unstructured.Unstructured](deployments, "scale").Get(ctx, key)
-	if err != nil || u.GetKind() != "Scale" {
-		t.Error(u, err)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Equal(t, u.GetKind(), "Scale")
 	const path = "/apis/apps/v1/namespaces/default/deployments/web/"
 	for i, want := range []string{
 		"PUT " + path + `scale?dryRun=All&fieldManager=me {"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"default"},"spec":{"replicas":5},"status":{"replicas":2}}`,
@@ -101,9 +98,7 @@ func TestSubresource(t *testing.T) {
 		"PATCH " + path + `scale?fieldManager=me&force=true {"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"default"},"spec":{"replicas":7}}`,
 		"POST " + path + `evict?fieldManager=me {"kind":"Eviction","apiVersion":"policy/v1","metadata":{"name":"web","namespace":"default"}}`,
 	} {
-		if got := (*sent)[i]; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		testkit.Equal(t, (*sent)[i], want)
 	}
 }
 
@@ -131,9 +126,7 @@ func TestSubresourceMistakes(t *testing.T) {
 	} {
 		wants(t, e.err, e.want...)
 	}
-	if len(*sent) != 0 {
-		t.Errorf("sent %s", *sent)
-	}
+	testkit.Len(t, *sent, 0)
 	if _, err := scales.Get(ctx, name("default", "missing")); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}

@@ -46,21 +46,18 @@ func TestTraceParent_ApplyIgnoresIt(t *testing.T) {
 	apply := func(value string) {
 		t.Helper()
 		var err error
-		if _, err = maps.Apply(t.Context(), corev1ac.ConfigMap("a", "default").WithData(map[string]string{"a": value}), client.UnlessAlready(live)); err != nil {
-			t.Fatal(err)
-		}
-		if live, err = maps.GetLive(t.Context(), name("default", "a")); err != nil {
-			t.Fatal(err)
-		}
+		_, err = maps.Apply(t.Context(), corev1ac.ConfigMap("a", "default").WithData(map[string]string{"a": value}), client.UnlessAlready(live))
+		testkit.NoError(t, err)
+		live, err = maps.GetLive(t.Context(), name("default", "a"))
+		testkit.NoError(t, err)
 	}
 	apply("1")
 	patch := `{"metadata":{"annotations":{"` + traceKey + `":"` + trace("7") + `"}}}`
 	live, err := maps.Patch(t.Context(), name("default", "a"), types.MergePatchType, []byte(patch), client.FieldOwner("other"))
 	testkit.NoError(t, err)
 	apply("1")
-	if skipped != 1 || traceOf(live) != "7" {
-		t.Errorf("%d applies were skipped, want 1; the trace is %q", skipped, traceOf(live))
-	}
+	testkit.Equal(t, skipped, 1)
+	testkit.Equal(t, traceOf(live), "7")
 	apply("2")
 	if skipped != 1 || traceOf(live) != "7" || live.Data["a"] != "2" {
 		t.Errorf("%d applies were skipped, want 1; the trace is %q, the data %v", skipped, traceOf(live), live.Data)
@@ -93,15 +90,11 @@ func TestTraceParent_OnlyOfNewObjects(t *testing.T) {
 					s.Annotations = map[string]string{"x": value}
 					return nil
 				}, client.TraceParent(trace(fmt.Sprint(n+1))))
-				if err != nil {
-					t.Fatal(n, err)
-				}
-				if want := []client.Result{client.Created, client.Unchanged, client.Unchanged, client.Updated, client.Unchanged}[n]; result != want || traceOf(stored) != "1" {
-					t.Errorf("call %d: %s, want %s; the trace is %q, want 1", n, result, want, traceOf(stored))
-				}
-				if from, err = secrets.GetLive(t.Context(), name("default", "a")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err, n)
+				testkit.Equal(t, result, []client.Result{client.Created, client.Unchanged, client.Unchanged, client.Updated, client.Unchanged}[n], fmt.Sprintf("call %d", n))
+				testkit.Equal(t, traceOf(stored), "1", fmt.Sprintf("call %d", n))
+				from, err = secrets.GetLive(t.Context(), name("default", "a"))
+				testkit.NoError(t, err)
 			}
 			after := from.DeepCopy()
 			after.Annotations = nil
@@ -157,9 +150,7 @@ func TestTraceParent_IsRefused(t *testing.T) {
 		}, trace("1"), "does not take client.TraceParent"},
 		"format": {func(o client.Option) error { _, err := maps.Create(ctx, m, o); return err }, "00-1-2-01", "W3C"},
 	} {
-		if err := c.call(client.TraceParent(c.with)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", what, err, c.want)
-		}
+		testkit.ErrorContains(t, c.call(client.TraceParent(c.with)), c.want, what)
 	}
 	for _, v := range verbs(api) {
 		t.Errorf("a %s was sent", v)

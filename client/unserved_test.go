@@ -6,6 +6,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -83,9 +84,7 @@ func (s *server) client() *client.Client {
 	cfg := rest.CopyConfig(s.cfg)
 	cfg.Wrap(func(to http.RoundTripper) http.RoundTripper { return &spoiler{to, s} })
 	c, err := client.New(cfg, client.Options{FieldOwner: "operator"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	s.t.Cleanup(c.Close)
 	return c
 }
@@ -124,9 +123,7 @@ func (s *server) spoiled(how func(path string) (code int)) {
 // install creates the CRD and waits until its kind is served.
 func (s *server) install(version string, scope meta.RESTScopeName) {
 	s.t.Helper()
-	if _, err := s.admin.Create(s.t.Context(), crd(version, scope)); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, testkit.Err(s.admin.Create(s.t.Context(), crd(version, scope))))
 	s.until("the kind is served", func(ctx context.Context) bool {
 		c := s.client()
 		_, err := client.Collect(client.ForKind[*object](c, lamps.WithVersion(version)).ListLive(ctx, client.ListOptions{}))
@@ -137,9 +134,7 @@ func (s *server) install(version string, scope meta.RESTScopeName) {
 // uninstall deletes the CRD and waits until its kind is gone.
 func (s *server) uninstall() {
 	s.t.Helper()
-	if err := s.admin.Delete(s.t.Context(), lampsCRD); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, s.admin.Delete(s.t.Context(), lampsCRD))
 	s.until("the CRD is gone", func(ctx context.Context) bool {
 		_, err := s.admin.GetLive(ctx, lampsCRD)
 		_, list := s.client().Discovery().ServerResourcesForGroupVersion(lampsV1.GroupVersion().String())
@@ -232,9 +227,7 @@ func (s *server) cached(kind schema.GroupVersionKind) *cache.Handle[*object] {
 	go func() { ended <- reads.Run(ctx) }()
 	s.t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			s.t.Error(err)
-		}
+		testkit.Equal(s.t, <-ended, nil)
 	})
 	return h
 }
@@ -243,9 +236,7 @@ func (s *server) cached(kind schema.GroupVersionKind) *cache.Handle[*object] {
 func (s *server) eachRead(h *cache.Handle[*object], check func(call string, err error)) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	if err := h.Settled(ctx); err != nil {
-		s.t.Error(err)
-	}
+	testkit.Equal(s.t, h.Settled(ctx), nil)
 	short, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
 	_, namespaced := h.Namespaced()
@@ -263,9 +254,7 @@ func TestKindThatIsNotServed_Server(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	t.Run("CRD", func(t *testing.T) { optionalKind(t, cluster.Config()) })
 	t.Run("aggregated group", func(t *testing.T) { aggregatedGroup(t, cluster.Config()) })
@@ -285,9 +274,7 @@ func optionalKind(t *testing.T, cfg *rest.Config) {
 	s.spoiled(nil)
 
 	s.install("v1", meta.RESTScopeNameNamespace)
-	if err := h.WaitForSync(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, h.WaitForSync(ctx), nil)
 	known := s.client()
 	mapped := func() (*meta.RESTMapping, error) { return known.RESTMapper().RESTMapping(lamps) }
 	want := func(version string, scope meta.RESTScopeName) {
@@ -296,13 +283,11 @@ func optionalKind(t *testing.T, cfg *rest.Config) {
 			t.Errorf("the mapping is %+v, %v", m, err)
 		}
 		gvr, err := known.RESTMapper().ResourceFor(schema.GroupVersionResource{Group: lamps.Group, Resource: "lamp"})
-		if err != nil || gvr.Version != version {
-			t.Errorf("the resource is %v, %v", gvr, err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, gvr.Version, version)
 		gvk, err := known.RESTMapper().KindFor(schema.GroupVersionResource{Resource: "lamps"})
-		if err != nil || gvk.Version != version {
-			t.Errorf("the kind is %v, %v", gvk, err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, gvk.Version, version)
 	}
 	want("v1", meta.RESTScopeNameNamespace)
 	s.each(known, func(call string, err error) {
@@ -311,9 +296,7 @@ func optionalKind(t *testing.T, cfg *rest.Config) {
 		}
 	})
 	lampsOf := client.ForKind[*object](known, lampsV1)
-	if _, err := lampsOf.Apply(ctx, client.UnstructuredConfiguration(lamp())); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, testkit.Err(lampsOf.Apply(ctx, client.UnstructuredConfiguration(lamp()))), nil)
 
 	// Its paths are gone, and discovery fails.
 	for _, call := range []string{"GetLive", "ListLive", "Patch", "Apply", "ApplyStatus", "Delete"} {
@@ -325,9 +308,7 @@ func optionalKind(t *testing.T, cfg *rest.Config) {
 		s.unknown(call, calls(ctx, known)[call]())
 	}
 	s.spoiled(nil)
-	if err := lampsOf.Served(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, lampsOf.Served(ctx), nil)
 	s.uninstall()
 	s.each(known, s.unserved)
 	s.each(nil, s.unserved)
@@ -429,15 +410,9 @@ func TestRESTMapper_AsksLittle(t *testing.T) {
 	mapper := newClient(t, api, client.Options{}).RESTMapper()
 	asked := 0
 	for i, want := range []int{2, 1, 1, 1} {
-		if _, err := mapper.RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"}); err != nil {
-			t.Error(err)
-		}
-		if n := len(api.Requests()) - asked; n != want {
-			t.Errorf("call %d made %d requests, want %d", i, n, want)
-		}
+		testkit.Equal(t, testkit.Err(mapper.RESTMapping(schema.GroupKind{Group: "apps", Kind: "Deployment"})), nil)
+		testkit.Equal(t, len(api.Requests())-asked, want, fmt.Sprintf("call %d made requests", i))
 		asked = len(api.Requests())
 	}
-	if last := api.Requests()[asked-1]; last.Resource.GroupVersion() != appsv1.SchemeGroupVersion {
-		t.Errorf("the small request is %s", last)
-	}
+	testkit.Equal(t, api.Requests()[asked-1].Resource.GroupVersion(), appsv1.SchemeGroupVersion, "the small request")
 }

@@ -72,15 +72,11 @@ func TestWarnings(t *testing.T) {
 	want := `level=WARN msg="warning from the API server" kind=ConfigMap apiVersion=v1 warning="it is deprecated"
 level=WARN msg="warning from the API server" kind=Deployment apiVersion=apps/v1 warning="it is deprecated"
 `
-	if log.String() != want {
-		t.Errorf("got\n%swant\n%s", log.String(), want)
-	}
+	testkit.Equal(t, log.String(), want)
 	want = `level=WARN msg="warning from the API server" kind=ConfigMap apiVersion=v1 warning="unknown field"
 level=WARN msg="warning from the API server" warning="unknown field"
 `
-	if std.String() != want {
-		t.Errorf("got\n%swant\n%s", std.String(), want)
-	}
+	testkit.Equal(t, std.String(), want)
 }
 
 // TestWarningsEnd: an endless series of new warnings fills neither memory nor log.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -53,15 +52,11 @@ func TestWatchLive_Resumes(t *testing.T) {
 		}
 		all.Wait()
 		want := []string{"ADDED a", "BOOKMARK ", "ADDED b", "ADDED c", "DELETED a", "ADDED d", "ADDED e"}
-		if !slices.Equal(got, want) {
-			t.Errorf("got  %q\nwant %q", got, want)
-		}
+		testkit.SlicesEqual(t, got, want)
 		if opened := api.Count("watch", sim.ConfigMaps); opened < 4 {
 			t.Errorf("%d watches", opened)
 		}
-		if n := api.Watches(); n != 0 {
-			t.Errorf("%d watches are open", n)
-		}
+		testkit.Equal(t, api.Watches(), 0)
 	})
 }
 
@@ -81,9 +76,8 @@ func TestWatchLive_TakesItsTime(t *testing.T) {
 		var last error
 		for _, last = range maps.WatchLive(ctx, client.ListOptions{}) {
 		}
-		if n := api.Count("watch", sim.ConfigMaps); n != 11 || !errors.Is(last, context.DeadlineExceeded) {
-			t.Errorf("%d watches in 10 s, error: %v", n, last)
-		}
+		testkit.Equal(t, api.Count("watch", sim.ConfigMaps), 11)
+		testkit.ErrorIs(t, last, context.DeadlineExceeded)
 	})
 }
 
@@ -138,9 +132,7 @@ func TestWatchLive_Ends(t *testing.T) {
 					t.Errorf("%d events, error: %v", events, last)
 				}
 				synctest.Wait()
-				if n := api.Watches(); n != 0 {
-					t.Errorf("%d watches are open", n)
-				}
+				testkit.Equal(t, api.Watches(), 0)
 			})
 		})
 	}

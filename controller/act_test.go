@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -62,17 +63,13 @@ func TestAct(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if got := strings.Join(seen.keys, " "); got != want {
-				t.Errorf("reconciled %q, want %q", got, want)
-			}
+			testkit.Equal(t, strings.Join(seen.keys, " "), want, "reconciled")
 			seen.keys = nil
 		}
 		want("fails idle")
 		for text, want := range map[string]string{"fails": "Error the last Reconcile failed, 1m0s ago; the next attempt is in 59m0s: ", "idle": "Done the last Reconcile succeeded 1m0s ago", "new": " "} {
 			a, known := c.ExplainKey(text)
-			if known != (text != "new") {
-				t.Errorf("%s is known: %t", text, known)
-			}
+			testkit.Equal(t, known, text != "new", fmt.Sprintf("%s is known", text))
 			begins(t, string(a.Reason)+" "+a.Cause, want)
 			if known && (a.Controller != "test" || a.Key != text || !strings.Contains(strings.Join(a.Evidence, "\n"), "Reconcile until 2000-01-01T00:00:00Z, for <1ms: ")) {
 				t.Errorf("%s: %+v", text, a)
@@ -99,9 +96,7 @@ func TestAct(t *testing.T) {
 			`level=INFO msg="did an action over HTTP" controller=test action=pause key=idle by=alice result="idle is paused until`,
 			`level=INFO msg="refused an action over HTTP" controller=test action=requeue key=new by=alice err="no key`,
 		} {
-			if !strings.Contains(lines.String(), line) {
-				t.Errorf("the log lacks %s:\n%s", line, lines.String())
-			}
+			testkit.Contains(t, lines.String(), line, fmt.Sprintf("the log lacks %s", line))
 		}
 		ok(t, stop())
 	})
@@ -134,9 +129,8 @@ func TestAct_APauseEndsWithTheTerm(t *testing.T) {
 		end = c.lead(t, time.Second)
 		synctest.Wait()
 		<-c.settled
-		if slices.Sort(seen.keys); strings.Join(seen.keys, "") != "aab" {
-			t.Errorf("reconciled %v", seen.keys)
-		}
+		slices.Sort(seen.keys)
+		testkit.Equal(t, strings.Join(seen.keys, ""), "aab", fmt.Sprintf("reconciled %v", seen.keys))
 		end()
 		ok(t, c.cool())
 	})
@@ -154,9 +148,8 @@ func TestAct_APauseEndsWithTheObject(t *testing.T) {
 		m.put(t, marked("a", "2"), "")
 		a := m.Explain(t.Context(), why.Object{Kind: "ConfigMap", Namespace: "default", Name: "a"})[0]
 		begins(t, a.Cause, "the key is paused by alice (over HTTP since 2000-01-01T00:00:01Z)")
-		if a.Reason != why.Paused || a.Remedy != "resume it on the page of /debug/" {
-			t.Errorf("why: %+v", a)
-		}
+		testkit.Equal(t, a.Reason, why.Paused, "why")
+		testkit.Equal(t, a.Remedy, "resume it on the page of /debug/", "why")
 		m.put(t, marked("a", "2", controller.PausedAnnotation, "yes"), "")
 		a = m.Explain(t.Context(), why.Object{Kind: "ConfigMap", Namespace: "default", Name: "a"})[0]
 		begins(t, a.Remedy, "resume it on the page of /debug/, and remove the annotation")

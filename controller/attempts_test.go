@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestMaxAttempts_InterruptionsDoNotCount: a Reconcile that a change of the object cancels is not
@@ -32,9 +33,7 @@ func TestMaxAttempts_InterruptionsDoNotCount(t *testing.T) {
 		m.replicas(2)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := fmt.Sprint(m.ended.list(), attempts, m.ended.last().GaveUp); got != "[error interrupted error error] [1 2 2 3] true" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, fmt.Sprint(m.ended.list(), attempts, m.ended.last().GaveUp), "[error interrupted error error] [1 2 2 3] true")
 	})
 }
 
@@ -57,9 +56,7 @@ func TestMaxAttempts_StaleDoesNotCount(t *testing.T) {
 		time.Sleep(time.Second)
 		close(src.hold)
 		time.Sleep(time.Hour)
-		if got := fmt.Sprint(ended.list(), attempts, ended.last().GaveUp); got != "[error stale error error] [1 2 2 3] true" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, fmt.Sprint(ended.list(), attempts, ended.last().GaveUp), "[error stale error error] [1 2 2 3] true")
 		ok(t, stop())
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -36,9 +35,7 @@ func TestC6_NoAnswerWithinTheBound(t *testing.T) {
 		r.start()
 		r.want(r.after(15*time.Minute), 0, 30*time.Second+time.Millisecond)
 		left.Wait()
-		if stale := r.stale[len(r.stale)-1]; stale == nil || !strings.Contains(stale.Error(), "there is no answer yet") {
-			t.Errorf("stale: %v", stale)
-		}
+		testkit.ErrorContains(t, r.stale[len(r.stale)-1], "there is no answer yet")
 		if len(r.awaited) != 1 || !r.awaited[0].Expired || r.awaited[0].Doubts == nil {
 			t.Errorf("the hook was told %+v", r.awaited)
 		}
@@ -69,9 +66,7 @@ func TestC6_LooksAgainMoreAndMoreRarely(t *testing.T) {
 		r.want(r.after(time.Minute), 0, 30*time.Second+time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
-		if want := []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 20 * time.Second}; !slices.Equal(parked, want) {
-			t.Errorf("parked at %v, want %v", parked, want)
-		}
+		testkit.SlicesEqual(t, parked, []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 20 * time.Second}, "parked at")
 	})
 }
 
@@ -123,18 +118,14 @@ func TestC6_AControllerThatEndsIsForgotten(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			ok(t, c.Run(ctx))
-			if c.Remembered() != 1 {
-				t.Error("nothing was parked")
-			}
+			testkit.Equal(t, c.Remembered(), 1, "nothing was parked")
 			return weak.Make(c)
 		}
 		ended := run()
 		for range 10 {
 			runtime.GC()
 		}
-		if ended.Value() != nil {
-			t.Error("the controller is kept in memory")
-		}
+		testkit.Equal(t, ended.Value(), nil, "the controller is kept in memory")
 	})
 }
 

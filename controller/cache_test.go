@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -85,17 +83,11 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if !slices.Equal(keys, []string{want}) {
-				t.Errorf("reconciled %q, want %s", keys, want)
-			}
+			testkit.SlicesEqual(t, keys, []string{want}, "reconciled")
 			keys = nil
-			if (stale != nil) != (len(parts) > 0) {
-				t.Errorf("stale: %v", stale)
-			}
+			testkit.Equal(t, stale != nil, len(parts) > 0, "stale", stale)
 			for _, part := range parts {
-				if !strings.Contains(fmt.Sprint(stale), part) {
-					t.Errorf("stale: %v, want %q", stale, part)
-				}
+				testkit.Contains(t, fmt.Sprint(stale), part)
 			}
 		}
 		rest := func(d time.Duration) { // let time pass and forget what was reconciled
@@ -124,9 +116,8 @@ func TestS9_OneForbiddenKindAmongSeveral(t *testing.T) {
 		time.Sleep(time.Minute)
 		put("c")
 		next("c", "Secret.v1: failing", "no right")
-		if s, err := secrets.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "s"}); err != nil {
-			t.Error(s, err)
-		}
+		s, err := secrets.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: "s"})
+		testkit.Equal(t, err, nil, s)
 		api.Intercept(nil)
 		rest(time.Minute)
 		put("d")
@@ -173,9 +164,7 @@ func TestS6_ThousandWatches(t *testing.T) {
 			c.Watch(src)
 			ok(t, src.Status().WaitForSync(t.Context()))
 			ok(t, c.Unwatch(t.Context(), src))
-			if m.calls == 0 {
-				t.Error("a source saw nothing")
-			}
+			testkit.NotEqual(t, m.calls, 0, "a source saw nothing")
 		}
 		rounds := func(n int) {
 			for range n {

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -88,9 +89,8 @@ func newControlChurn(t *testing.T, seed uint64) *controlChurn {
 	cfg := c.api.Config()
 	cfg.Transport = c
 	var err error
-	if c.client, err = client.New(cfg, client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	c.client, err = client.New(cfg, client.Options{})
+	testkit.NoError(t, err)
 	c.owners, c.secrets = cache.For[*appsv1.Deployment](all), cache.For[*corev1.Secret](all)
 	c.ours = cache.ForScope[*corev1.Secret](all, cache.Scope{Labels: labels.SelectorFromSet(labels.Set{"ours": "yes"})})
 	o := controller.Options{Workers: 1 + c.random.IntN(4), Logger: slog.New(slog.DiscardHandler), MaxInterrupts: c.random.IntN(3)}
@@ -186,9 +186,7 @@ func sleepIn(ctx context.Context, d time.Duration) {
 // begin checks that the writes of the key's last Reconcile are visible.
 func (c *controlChurn) begin(ctx context.Context, key types.NamespacedName) {
 	c.mu.Lock()
-	if c.busy[key] {
-		c.t.Errorf("two Reconciles of %s at once", key)
-	}
+	testkit.Equal(c.t, c.busy[key], false, fmt.Sprintf("two Reconciles of %s at once", key))
 	c.busy[key] = true
 	c.started++
 	wrote := c.wrote[key]
@@ -428,9 +426,7 @@ func (c *controlChurn) quiet() {
 		if o := c.api.Object(sim.Deployments, key.Namespace, key.Name); o != nil {
 			version = o.GetResourceVersion()
 		}
-		if c.seen[key] != version {
-			c.t.Errorf("the last Reconcile of %s has seen version %q, it is at %q", key, c.seen[key], version)
-		}
+		testkit.Equal(c.t, c.seen[key], version, fmt.Sprintf("the last Reconcile of %s has seen version, it is at %q", key, version))
 	}
 	if c.started < 20 || c.checked < 10 {
 		c.t.Errorf("%d Reconciles, %d checks", c.started, c.checked)

@@ -63,9 +63,8 @@ func newRig(t *testing.T, o controller.Options, q workqueue.Options[types.Namesp
 	var all *cache.Cache
 	r.api, all = cluster(t, sim.ConfigMaps, sim.Secrets)
 	var err error
-	if r.client, err = client.New(r.api.Config(), client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	r.client, err = client.New(r.api.Config(), client.Options{})
+	testkit.NoError(t, err)
 	r.maps, r.secrets = cache.For[*corev1.ConfigMap](all), cache.For[*corev1.Secret](all)
 	for _, step := range steps {
 		r.steps = append(r.steps, func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -145,9 +144,7 @@ func (r *rig) after(d time.Duration) (at []time.Duration) {
 
 func (r *rig) want(got []time.Duration, want ...time.Duration) {
 	r.t.Helper()
-	if !slices.Equal(got, want) {
-		r.t.Errorf("reconciled at %v, want %v", got, want)
-	}
+	testkit.SlicesEqual(r.t, got, want, "reconciled at")
 }
 
 func (r *rig) secret() *client.Handle[*corev1.Secret] { return client.For[*corev1.Secret](r.client) }
@@ -168,9 +165,7 @@ func createSecret(r *rig, ctx context.Context, key types.NamespacedName) (contro
 
 // seeSecret is a step that requires the Secret in the cache.
 func seeSecret(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-	if _, err := r.secrets.Get(ctx, key); err != nil {
-		r.t.Errorf("own write is not seen: %v", err)
-	}
+	testkit.Equal(r.t, testkit.Err(r.secrets.Get(ctx, key)), nil, "own write is not seen")
 	return controller.Result{}, nil
 }
 
@@ -294,9 +289,7 @@ func TestC6_TheLogSaysSo(t *testing.T) {
 		r.start()
 		r.after(time.Minute)
 		const line = `level=WARN msg="reconciled before its own writes were visible in the cache" controller=test key=default/a`
-		if n := strings.Count(lines.String(), line); n != 10 {
-			t.Errorf("%d lines, want the first 10 of 20:\n%s", n, lines.String())
-		}
+		testkit.Equal(t, strings.Count(lines.String(), line), 10)
 	})
 }
 
@@ -334,9 +327,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 		if n := r.api.Count("create", sim.Secrets); n != 2 { // and the intercepted one
 			t.Errorf("%d requests to create", n)
 		}
-		if n := strings.Count(lines.String(), "level=ERROR"); n != 1 {
-			t.Errorf("%d errors in the log, want that of the lost answer:\n%s", n, lines.String())
-		}
+		testkit.Equal(t, strings.Count(lines.String(), "level=ERROR"), 1, "errors in the log")
 	})
 }
 
@@ -477,9 +468,7 @@ func TestC6_WithClientGosFakes(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		mu.Lock()
-		if !slices.Equal(seen, []string{"", "us"}) {
-			t.Errorf("it saw %q, want its own write at once", seen)
-		}
+		testkit.SlicesEqual(t, seen, []string{"", "us"}, "it saw")
 		mu.Unlock()
 		cancel()
 		running.Wait()

@@ -45,9 +45,7 @@ func TestC11_Pause(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if got := strings.Join(seen.keys, ""); got != want {
-				t.Errorf("reconciled %s, want %s", got, want)
-			}
+			testkit.Equal(t, strings.Join(seen.keys, ""), want, "reconciled")
 			seen.keys = nil
 		}
 		want("")
@@ -93,9 +91,7 @@ func TestRequeue(t *testing.T) {
 		c.Requeue("new")
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if got := fmt.Sprint(seen.keys, seen.at); got != "[a a new] [0s 1m0s 1m0s]" {
-			t.Errorf("reconciled %s", got)
-		}
+		testkit.Equal(t, fmt.Sprint(seen.keys, seen.at), "[a a new] [0s 1m0s 1m0s]", "reconciled")
 		ok(t, stop())
 	})
 }
@@ -130,9 +126,7 @@ func TestLogLevel(t *testing.T) {
 					got = append(got, key+" "+msg)
 				}
 			}
-			if got := strings.Join(got, ", "); got != want {
-				t.Errorf("got %s\nwant %s", got, want)
-			}
+			testkit.Equal(t, strings.Join(got, ", "), want)
 			lines = testkit.Buffer{}
 		}
 		want("a plain, a derived, a info, a verbose")
@@ -210,9 +204,7 @@ func (m *marks) want(t *testing.T, want string) {
 	t.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
-	if got := strings.Join(m.seen, ", "); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testkit.Equal(t, strings.Join(m.seen, ", "), want)
 	m.seen = nil
 }
 
@@ -416,9 +408,7 @@ func TestObservingDoesNotAllocate(t *testing.T) {
 		"name": "a", "namespace": "default", "annotations": map[string]any{"x": "y"}, "generation": int64(1),
 	}}}
 	for name, e := range map[string]handler.Event{"typed": typed, "unstructured": {Op: handler.Update, Old: u, New: u.DeepCopy()}} {
-		if n := testing.AllocsPerRun(1000, func() { observer.Observe("a", e) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		testkit.Equal(t, testing.AllocsPerRun(1000, func() { observer.Observe("a", e) }), 0, name, "allocations")
 	}
 	ok(t, stop())
 }

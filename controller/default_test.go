@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -41,9 +41,7 @@ func TestDefault_FillsEveryZeroField(t *testing.T) {
 		got := reflect.ValueOf(filled).Field(i)
 		switch field {
 		case "Grace", "Logger", "Hook":
-			if !got.IsZero() {
-				t.Errorf("%s is filled", field)
-			}
+			testkit.Equal(t, got.IsZero(), true, fmt.Sprintf("%s is filled", field))
 			continue
 		}
 		if want := reflect.ValueOf(defaults).Field(i); want.IsZero() || !reflect.DeepEqual(got.Interface(), want.Interface()) {
@@ -57,9 +55,7 @@ func TestDefault_FillsEveryZeroField(t *testing.T) {
 		kept.Deadline != given.Deadline || kept.ReadYourWrites != given.ReadYourWrites || kept.SlowAfter != given.SlowAfter || kept.MaxInterrupts != given.MaxInterrupts {
 		t.Errorf("%+v became %+v", given, kept)
 	}
-	if o := (controller.Options{MinInterval: time.Hour}).Or(defaults); o.MaxWait != 0 {
-		t.Errorf("MaxWait is filled although MinInterval is set: %v", o.MaxWait)
-	}
+	testkit.Equal(t, (controller.Options{MinInterval: time.Hour}).Or(defaults).MaxWait, 0, "MaxWait is filled although MinInterval is set")
 }
 
 // TestDefault_TheControllerRunsWithTheDefaults: its workers, its queue and its limit of attempts.
@@ -86,13 +82,9 @@ func TestDefault_TheControllerRunsWithTheDefaults(t *testing.T) {
 		if len(infos) != 2 || infos[0].Class != 5 || infos[0].Tenant != "shop" || gave != 1 || c.Snapshot().Workers != 3 {
 			t.Errorf("it ran as %+v with %d workers, and gave up %d times", infos, c.Snapshot().Workers, gave)
 		}
-		if wait := infos[1].Queued.Sub(infos[0].Queued); wait != time.Minute {
-			t.Errorf("the retry came after %s", wait)
-		}
+		testkit.Equal(t, infos[1].Queued.Sub(infos[0].Queued), time.Minute, "the retry came after")
 		c.Default(controller.Options{Workers: 5}) // too late
-		if n := c.Snapshot().Workers; n != 3 {
-			t.Errorf("after Warm, Default set %d workers", n)
-		}
+		testkit.Equal(t, c.Snapshot().Workers, 3, "after Warm, Default set workers")
 	})
 }
 
@@ -108,9 +100,7 @@ func TestDefault_Exceptions(t *testing.T) {
 		c := make(controller.Options{Logger: silent, Workers: 4})
 		c.Default(defaults)
 		ok(t, c.Validate())
-		if n := c.Snapshot().Workers; n != 4 {
-			t.Errorf("with 4 workers of its own it has %d", n)
-		}
+		testkit.Equal(t, c.Snapshot().Workers, 4, "with 4 workers of its own it has")
 		c.Queue().Add("a")
 		stop := start(t, c)
 		synctest.Wait()
@@ -169,9 +159,7 @@ func TestDefault_KeepsEarlierAdds(t *testing.T) {
 			"now interactive RequeueNow after 40s", "none normal Added after 40s", "a background one+two after 40s", "b background two after 40s",
 			"later interactive due after 1m0s", "paused background two after 1m40s",
 		}
-		if !slices.Equal(seen, want) {
-			t.Errorf("it reconciled\n%q, want\n%q", seen, want)
-		}
+		testkit.SlicesEqual(t, seen, want, "it reconciled")
 	})
 }
 
@@ -193,9 +181,7 @@ func TestWarm_LosesNoAdd(t *testing.T) {
 			early.Add("a")
 		})
 		synctest.Wait()
-		if !slices.Equal(seen, []string{"a"}) {
-			t.Errorf("it reconciled %q", seen)
-		}
+		testkit.SlicesEqual(t, seen, []string{"a"}, "it reconciled")
 		ok(t, stop())
 	})
 }
@@ -216,9 +202,7 @@ func TestQuiet_WaitsForEarlyAdds(t *testing.T) {
 		}()
 		time.Sleep(5 * time.Second)
 		stop := start(t, c)
-		if got := <-quiet; got != "1 after 6s, <nil>" {
-			t.Errorf("Quiet: %s", got)
-		}
+		testkit.Equal(t, <-quiet, "1 after 6s, <nil>")
 		ok(t, stop())
 	})
 }
@@ -228,8 +212,6 @@ func TestOptionsValidate(t *testing.T) {
 	ok(t, defaults.Validate())
 	err := controller.Options{MaxAttempts: -1, Workers: -2, MinInterval: -1, Classes: []workqueue.ClassWeight{{Weight: -1}}}.Validate()
 	for _, want := range []string{"controller.Options.MaxAttempts: -1", "controller.Options.Workers: -2", "MinInterval is -1ns", "Classes[0].Weight is -1"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not name %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestDurations_QuantilesAreNear: each is within a quarter, from below a microsecond to hours.
@@ -54,9 +55,8 @@ func TestReport_Took(t *testing.T) {
 		c.Queue().Add("slow")
 		time.Sleep(30 * time.Second)
 		for k := range c.Keys() {
-			if k.Key != "slow" || k.Took != 30*time.Second {
-				t.Errorf("after 30s: %+v", k)
-			}
+			testkit.Equal(t, k.Key, "slow", "after 30s")
+			testkit.Equal(t, k.Took, 30*time.Second, "after 30s")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

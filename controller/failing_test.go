@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -78,9 +79,7 @@ func TestKeys_HaveStatesAndFailures(t *testing.T) {
 			got[k.Key] = text
 		}
 		want := map[string]string{"terminal": "idle Terminal 1", "forbidden": "waiting Forbidden 1 3h0m0s", "later": "waiting 1h0m0s", "slow": "held"}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(want))
 		for range c.Keys() {
 			break
 		}
@@ -90,9 +89,7 @@ func TestKeys_HaveStatesAndFailures(t *testing.T) {
 		}
 		ok(t, stop())
 		for k := range c.Keys() {
-			if k.Failure != nil {
-				t.Errorf("after the term: %+v", k)
-			}
+			testkit.Equal(t, k.Failure, nil, "after the term")
 		}
 	})
 }
@@ -106,9 +103,7 @@ func TestFailing_Reasons(t *testing.T) {
 			return controller.Result{}, failNamed(ctx, key, runs[key])
 		}, controller.Options{Logger: silent, Workers: 1, MaxAttempts: 3, Deadline: 10 * time.Second})
 		c.Watch(newSource("keys", "good", "terminal", "gives up", "fenced", "forbidden", "flaky", "paused", "times out"))
-		if got := c.Failing(); len(got) != 0 {
-			t.Errorf("before Run: %v", got)
-		}
+		testkit.Len(t, c.Failing(), 0, "before Run")
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		c.PauseKey("paused")
@@ -143,12 +138,8 @@ func TestFailing_Reasons(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Hour)
-		if got := c.Failing(); len(got) != 7 {
-			t.Errorf("after the success of a retry: %v", got)
-		}
+		testkit.Len(t, c.Failing(), 7, "after the success of a retry")
 		ok(t, stop())
-		if got := c.Failing(); len(got) != 0 {
-			t.Errorf("after the term: %v", got)
-		}
+		testkit.Len(t, c.Failing(), 0, "after the term")
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -176,9 +175,7 @@ func TestC14_OtherChangesAreNotDelayed(t *testing.T) {
 			api.Put(sim.ConfigMaps, now)
 			time.Sleep(2 * time.Millisecond)
 			synctest.Wait()
-			if one.n() == before {
-				t.Errorf("a change of a label after %s waits", at)
-			}
+			testkit.NotEqual(t, one.n(), before, fmt.Sprintf("a change of a label after %s waits", at))
 			time.Sleep(1300 * time.Millisecond)
 		}
 	})
@@ -252,12 +249,9 @@ func TestFieldsOf_LeavesTheObjects(t *testing.T) {
 		}}
 	}
 	one, other := object("1"), object("2")
-	if fields := controller.FieldsOf(one, other); !slices.Equal(fields, []string{".data.a"}) {
-		t.Errorf("the fields %v differ, want .data.a", fields)
-	}
-	if !reflect.DeepEqual(one, object("1")) || !reflect.DeepEqual(other, object("2")) {
-		t.Errorf("the comparison changed the objects to %v and %v", one, other)
-	}
+	testkit.SlicesEqual(t, controller.FieldsOf(one, other), []string{".data.a"}, "the fields differ")
+	testkit.DeepEqual(t, one, object("1"))
+	testkit.DeepEqual(t, other, object("2"))
 }
 
 // TestC14_OnePersonIsNoFight: a key that answers to each change with a field of its own, and a
@@ -283,9 +277,7 @@ func TestC14_OnePersonIsNoFight(t *testing.T) {
 			api.Put(sim.ConfigMaps, now)
 			time.Sleep(time.Second)
 		}
-		if len(f.fights) > 0 {
-			t.Errorf("reported %+v", f.fights)
-		}
+		testkit.Len(t, f.fights, 0, "reported")
 	})
 }
 
@@ -316,9 +308,7 @@ func TestC14_RequeueIsNotDelayed(t *testing.T) {
 					ok(t, call(one.control))
 					time.Sleep(2 * time.Millisecond)
 					synctest.Wait()
-					if one.n() == before {
-						t.Error("it waits")
-					}
+					testkit.NotEqual(t, one.n(), before, "it waits")
 					time.Sleep(1337 * time.Millisecond)
 				}
 			})
@@ -356,13 +346,9 @@ func TestC14_FightsAreForgotten(t *testing.T) {
 		api.Put(sim.ConfigMaps, fought())
 		one := newFighter(t, api, "one", cache.Scope{}, applies("1"))
 		time.Sleep(time.Second)
-		if n := one.control.Fights(); n != 1 {
-			t.Errorf("%d records after a write", n)
-		}
+		testkit.Equal(t, one.control.Fights(), 1, "records after a write")
 		time.Sleep(5 * time.Minute)
-		if n := one.control.Fights(); n != 0 {
-			t.Errorf("%d records five minutes later", n)
-		}
+		testkit.Equal(t, one.control.Fights(), 0, "records five minutes later")
 	})
 }
 
@@ -470,9 +456,7 @@ func TestC14_NotByOthersFights(t *testing.T) {
 			ok(t, err)
 			time.Sleep(2 * time.Millisecond)
 		}
-		if len(third.fights) > 0 {
-			t.Errorf("reported %+v", third.fights)
-		}
+		testkit.Len(t, third.fights, 0, "reported")
 	})
 }
 
@@ -490,9 +474,7 @@ func TestOwnOf(t *testing.T) {
 		{}:                    ".spec.mine .spec.removed .spec.theirs .status.removed",
 		{FieldManager: "one", Subresource: "status"}: ".status.mine .status.removed",
 	} {
-		if got := controller.OwnOf(&ledger.Write{Request: w, Object: answer}, fields...); got != want {
-			t.Errorf("%+v: %s, want %s", w, got, want)
-		}
+		testkit.Equal(t, controller.OwnOf(&ledger.Write{Request: w, Object: answer}, fields...), want, w)
 	}
 }
 
@@ -500,8 +482,6 @@ func TestOwnOf(t *testing.T) {
 // of the spec or the metadata is.
 func TestContestedOnly(t *testing.T) {
 	for found, want := range map[string]bool{"spec.replicas": true, "status.replicas": true, "spec.image": false, "metadata.labels.status": false, "status": false} {
-		if got := controller.ContestedOnly("spec.replicas", "spec.replicas", found); got != want {
-			t.Errorf("%s: %t", found, got)
-		}
+		testkit.Equal(t, controller.ContestedOnly("spec.replicas", "spec.replicas", found), want, found)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -144,9 +145,7 @@ func (f *forms) want(d time.Duration, want ...string) {
 	for _, list := range [][]string{got, want} {
 		slices.SortStableFunc(list, func(a, b string) int { return strings.Compare(of(a), of(b)) })
 	}
-	if !slices.Equal(got, want) {
-		f.t.Errorf("reconciled %q, want %q", got, want)
-	}
+	testkit.SlicesEqual(f.t, got, want, "reconciled")
 	f.began = time.Now()
 }
 
@@ -237,9 +236,8 @@ func TestC6_TwoFormsOfAKind(t *testing.T) {
 				f.put("b", "2", "app=a")
 				f.wantLast(time.Second, "500ms: b sees 2", "500ms: b sees absent")
 				for _, a := range f.awaited {
-					if a.Expired || a.Doubts != nil {
-						t.Errorf("it gave up: %+v", a)
-					}
+					testkit.Equal(t, a.Expired, false, "it gave up")
+					testkit.Equal(t, a.Doubts, nil, "it gave up")
 				}
 			})
 		})

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -40,9 +41,7 @@ func reconcileAll[K comparable](t testing.TB, o controller.Options, keys []K, r 
 	<-done
 	return c, func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	}
 }
 
@@ -69,9 +68,7 @@ func TestHistory_Limit(t *testing.T) {
 		t.Errorf("50,000 failing keys take %d bytes, want at most %d, and nearly that", n, limit)
 	}
 	stop()
-	if n := h.Bytes(); n != 0 {
-		t.Errorf("%d bytes remain after the controller", n)
-	}
+	testkit.Equal(t, h.Bytes(), 0, "bytes remain after the controller")
 }
 
 // TestHistory_Quiet: 100,000 healthy keys take less than 32 MB.
@@ -138,9 +135,7 @@ func TestHistory_HealthyFirst(t *testing.T) {
 		if got := c.PastRuns(keys); strings.Contains(got, "other") || strings.Contains(got, " 6") || !strings.Contains(got, "failing-late59 1") || strings.Contains(got, "failing0 ") {
 			t.Errorf("after 60 failing keys: %s", got)
 		}
-		if parts := c.PastParts(); parts != fmt.Sprintf("%d keys, %[1]d runs, 0 with more, 0 kept", strings.Count(c.PastRuns(keys), " ")/2+1) {
-			t.Errorf("after all: %s", parts)
-		}
+		testkit.Equal(t, c.PastParts(), fmt.Sprintf("%d keys, %[1]d runs, 0 with more, 0 kept", strings.Count(c.PastRuns(keys), " ")/2+1), "after all")
 		stop()
 		ok(t, <-ended)
 	})
@@ -186,14 +181,11 @@ func TestHistory_AnyKey(t *testing.T) {
 				}
 			}
 		}
-		if _, known := c.ExplainKey("number 600"); known {
-			t.Error("a key that was never added is known")
-		}
+		_, known := c.ExplainKey("number 600")
+		testkit.Equal(t, known, false, "a key that was never added is known")
 		stop()
 		ok(t, <-ended)
-		if n := h.Bytes(); n != 0 {
-			t.Errorf("%d bytes remain after the controller", n)
-		}
+		testkit.Equal(t, h.Bytes(), 0, "bytes remain after the controller")
 	})
 }
 
@@ -211,9 +203,7 @@ func TestHistory_ForgetsAll(t *testing.T) {
 			c.Queue().AddWith(numbered{i}, workqueue.AddOptions{Reason: workqueue.Reason{Source: fmt.Sprint(i), Event: "update", Object: "other/object"}})
 		}
 		synctest.Wait()
-		if parts := c.PastParts(); parts != "0 keys, 0 runs, 0 with more, 0 kept" {
-			t.Errorf("with room for no key: %s", parts)
-		}
+		testkit.Equal(t, c.PastParts(), "0 keys, 0 runs, 0 with more, 0 kept", "with room for no key")
 		stop()
 		ok(t, <-ended)
 	})
@@ -238,9 +228,7 @@ func TestHistory_KeepsKeysInUse(t *testing.T) {
 				t.Fatalf("known after %d other keys: %q", i, got)
 			}
 		}
-		if got := c.PastRuns([]string{"once 0", "once 399"}); got != "once 399 1" {
-			t.Errorf("known: %s", got)
-		}
+		testkit.Equal(t, c.PastRuns([]string{"once 0", "once 399"}), "once 399 1", "known")
 		stop()
 		ok(t, <-ended)
 	})

@@ -6,7 +6,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestHooksFromStartToStop: hooks see the start and the stop, the figures in between, and
@@ -68,9 +68,7 @@ func TestHooksFromStartToStop(t *testing.T) {
 			"queue " + name + " opens", name + " starts", "Fake(keys) of " + name + " starts", "success, timed out: false", "success, timed out: true",
 			"Fake(keys) of " + name + " stops", "queue " + name + " closes", name + " stops: true",
 		}
-		if !slices.Equal(told, want) {
-			t.Errorf("it is told\n%q, want\n%q", told, want)
-		}
+		testkit.SlicesEqual(t, told, want)
 	})
 }
 
@@ -89,9 +87,7 @@ func TestDefault_AfterWarmHasNoEffect(t *testing.T) {
 		c.Default(controller.Options{Hook: hook.On(func(*hook.Reconciled) { told++ })})
 		time.Sleep(time.Minute)
 		ok(t, stop())
-		if told != 0 {
-			t.Errorf("told of %d Reconciles", told)
-		}
+		testkit.Equal(t, told, 0, "told of Reconciles")
 	})
 }
 
@@ -124,9 +120,7 @@ func TestHooks_FailingKeys(t *testing.T) {
 		expect := func(when string, want map[string]int) {
 			t.Helper()
 			synctest.Wait()
-			if got := stats().Failing; fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s: %v keys fail, want %v", when, got, want)
-			}
+			testkit.Equal(t, fmt.Sprint(stats().Failing), fmt.Sprint(want), when, "keys fail")
 		}
 		stop := start(t, c)
 		expect("after the first Reconciles", map[string]int{"Error": 1, "Panicked": 1, "Terminal": 1})

@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -29,9 +30,7 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		of := func(ctx context.Context) controller.Info {
 			info, ok := controller.InfoFromContext(ctx)
-			if !ok {
-				t.Error("the context has no Info")
-			}
+			testkit.Equal(t, ok, true, "the context has no Info")
 			return info
 		}
 		runs := 0
@@ -52,9 +51,8 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 			NamespaceTenants: true, Logger: slog.New(slog.NewTextHandler(&out, nil)),
 			Hook: hook.Join(
 				hook.On(func(e *hook.Reconciling) {
-					if before = of(e.Context); before.Controller != e.Controller {
-						t.Errorf("Reconciling of %s has the Info of %s", e.Controller, before.Controller)
-					}
+					before = of(e.Context)
+					testkit.Equal(t, before.Controller, e.Controller, fmt.Sprintf("Reconciling of %s has the Info of", e.Controller))
 				}),
 				hook.On(func(e *hook.Reconciled) { after = of(e.Context) }),
 			),
@@ -98,9 +96,8 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 					in = ctx.Value(span{})
-					if _, ok := controller.InfoFromContext(ctx); !ok {
-						t.Error("the Reconcile's context has no Info")
-					}
+					_, ok := controller.InfoFromContext(ctx)
+					testkit.Equal(t, ok, true, "the Reconcile's context has no Info")
 					cancel()
 					return controller.Result{}, nil
 				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Hook: hook.Join(
@@ -111,12 +108,9 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 				)})
 				c.Queue().Add("a")
 				ok(t, c.Run(ctx))
-				if in != test.want || after != test.want {
-					t.Errorf("the Reconcile's context has %v, Reconciled's %v, want %v", in, after, test.want)
-				}
-				if strings.Contains(out.String(), "set a Context") != test.log {
-					t.Errorf("the log has\n%s", out.String())
-				}
+				testkit.Equal(t, in, test.want)
+				testkit.Equal(t, after, test.want)
+				testkit.Equal(t, strings.Contains(out.String(), "set a Context"), test.log, "the log has")
 			})
 		})
 	}

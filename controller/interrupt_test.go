@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -54,9 +55,8 @@ func newMoving(t *testing.T, o controller.Options, work func(m *moving, ctx cont
 	api, all := cluster(t, sim.Deployments)
 	m := &moving{api: api, deploy: workload("a")}
 	var err error
-	if m.client, err = client.New(api.Config(), client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	m.client, err = client.New(api.Config(), client.Options{})
+	testkit.NoError(t, err)
 	m.replicas(1)
 	o.Logger, o.Hook = silent, m.ended.hooks()
 	m.Controller = controller.New("test", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
@@ -97,15 +97,9 @@ func (m *moving) want(t *testing.T, outcomes, seen string) {
 	t.Helper()
 	time.Sleep(10 * time.Minute)
 	synctest.Wait()
-	if got := fmt.Sprint(m.ended.list()); got != outcomes {
-		t.Errorf("ended as %s, want %s", got, outcomes)
-	}
-	if got := fmt.Sprintf("%q", m.seen); got != seen {
-		t.Errorf("got %s, want %s", got, seen)
-	}
-	if n := m.Counted(); n != 0 {
-		t.Errorf("of %d keys it is still counted how often they were interrupted", n)
-	}
+	testkit.Equal(t, fmt.Sprint(m.ended.list()), outcomes, "ended as")
+	testkit.Equal(t, fmt.Sprintf("%q", m.seen), seen)
+	testkit.Equal(t, m.Counted(), 0, "keys whose interrupts are still counted")
 }
 
 // TestC12_Interrupt: a change of the object cancels its Reconcile with a cause and reconciles the
@@ -339,9 +333,7 @@ func TestC12_WhileOwnWritesHaveNoAnswer(t *testing.T) {
 				case c.within > 0, c.itself:
 					want = "[interrupted success]"
 				}
-				if got != want {
-					t.Errorf("ended as %s, want %s: %q", got, want, m.seen)
-				}
+				testkit.Equal(t, got, want, "ended as")
 				if took := ended.Sub(changed); c.within > 0 && took > c.within {
 					t.Errorf("interrupted after %s", took)
 				}
@@ -427,9 +419,7 @@ func TestC12_AndDeadline(t *testing.T) {
 		if got := m.ended.list(); len(got) != 2 || got[0] != hook.Interrupted || got[1] != hook.Failed {
 			t.Errorf("ended as %v", got)
 		}
-		if n := m.Counted(); n != 0 {
-			t.Errorf("%d keys are counted after one has failed by itself", n)
-		}
+		testkit.Equal(t, m.Counted(), 0, "keys are counted after one has failed by itself")
 		m.Pause()
 	})
 }

@@ -68,9 +68,7 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 				if n := strings.Count(lines.String(), "level=ERROR"); n != 1 || !strings.Contains(lines.String(), "key=default/a reconcileID="+refused.ReconcileID) {
 					t.Errorf("the log has it %d times:\n%s", n, lines.String())
 				}
-				if r.api.Object(sim.Secrets, "default", "late") != nil {
-					t.Error("the late write was made")
-				}
+				testkit.Equal(t, r.api.Object(sim.Secrets, "default", "late"), nil, "the late write was made")
 			})
 		})
 	}

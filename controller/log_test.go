@@ -101,15 +101,11 @@ func TestLoggers(t *testing.T) {
 
 // TestLogger_IsNeverNil: outside a Reconcile it is the context's logger, or the default.
 func TestLogger_IsNeverNil(t *testing.T) {
-	if log := controller.Logger(t.Context()); log != slog.Default() {
-		t.Errorf("without a logger in the context: %v", log)
-	}
+	testkit.Equal(t, controller.Logger(t.Context()), slog.Default(), "without a logger in the context")
 	var out testkit.Buffer
 	ctx := logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
 	controller.Logger(ctx).Info("through the context")
-	if !strings.Contains(out.String(), "through the context") {
-		t.Errorf("the context's logger got %q", out.String())
-	}
+	testkit.Contains(t, out.String(), "through the context", "the context's logger got")
 }
 
 // TestJSONLogsAreText: keys and durations are strings in every line.
@@ -220,9 +216,8 @@ func TestLog_AnErrorOfItsOwnHasALine(t *testing.T) {
 		c.Watch(newSource("keys", keys...))
 		stop := start(t, c)
 		synctest.Wait()
-		if lines := strings.Count(out.String(), "reconcile failed"); lines != 11 || strings.Count(out.String(), "key=prod/own") != 1 {
-			t.Errorf("%d lines at once:\n%s", lines, out.String())
-		}
+		testkit.Equal(t, strings.Count(out.String(), "reconcile failed"), 11)
+		testkit.Equal(t, strings.Count(out.String(), "key=prod/own"), 1)
 		time.Sleep(30 * time.Second)
 		ok(t, stop())
 		if lines := strings.Count(out.String(), "reconcile failed"); lines > 26 || !strings.Contains(out.String(), "unlogged=") {
@@ -261,9 +256,7 @@ func TestLog_FurtherGroupsAreCounted(t *testing.T) {
 					t.Errorf("%d lines with %s:\n%s", n, test.want, out.String())
 				}
 				keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(out.String(), " key="+key+" attempt=") })
-				if len(keys) != test.keys {
-					t.Errorf("%d keys have a line, want %d", len(keys), test.keys)
-				}
+				testkit.Equal(t, len(keys), test.keys, "keys have a line")
 			})
 		})
 	}
@@ -305,9 +298,7 @@ func TestTheLogSaysThatItWasTheDeadline(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if want := `err="context canceled" retryAfter=5ms cause="the Reconcile exceeded its deadline of 20s"`; !strings.Contains(out.String(), want) {
-			t.Errorf("the log has no %s:\n%s", want, out.String())
-		}
+		testkit.Contains(t, out.String(), `err="context canceled" retryAfter=5ms cause="the Reconcile exceeded its deadline of 20s"`)
 		ok(t, stop())
 	})
 }
@@ -366,9 +357,7 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 						leading.End(errors.New("another replica leads"))
 					}
 					_, err := client.For[*corev1.Secret](cl).Create(test.with(ctx), &corev1.Secret{ObjectMeta: named("a")})
-					if !errors.Is(err, term.ErrFenced) {
-						t.Errorf("the request gave %v", err)
-					}
+					testkit.ErrorIs(t, err, term.ErrFenced, "the request gave")
 					return controller.Result{RequeueAfter: time.Hour}, err
 				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 				c.Watch(newSource("keys", "a"))
@@ -379,9 +368,8 @@ func TestAFencedRequestIsNormal(t *testing.T) {
 				cancel()
 				ok(t, <-ended)
 				leading.End(nil)
-				if loud := strings.Contains(out.String(), "level=ERROR"); loud != test.loud || !strings.Contains(out.String(), "refused by the fence") {
-					t.Errorf("the log has %s", out.String())
-				}
+				testkit.Equal(t, strings.Contains(out.String(), "level=ERROR"), test.loud)
+				testkit.Contains(t, out.String(), "refused by the fence")
 			})
 		})
 	}
@@ -436,9 +424,7 @@ func TestLog_AnObjectThatWasJustDeleted(t *testing.T) {
 				defer cl.Close()
 				c := newController(func(ctx context.Context, _ string) (controller.Result, error) {
 					err := test.call(ctx, cl)
-					if err == nil {
-						t.Errorf("the call gave %v", err)
-					}
+					testkit.NotEqual(t, err, nil, "the call gave")
 					return controller.Result{}, err
 				}, controller.Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 				c.Watch(newSource("keys", "a"))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -136,9 +137,7 @@ func start(t *testing.T, c *controller.Controller[string]) (stop func() error) {
 // ok fails the test if err is not nil.
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, err, nil)
 }
 
 // calls records when keys were reconciled.

@@ -5,7 +5,6 @@ package controller_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -51,12 +51,8 @@ func TestC6_CreateOrUpdateFromTheCache(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, step, step, step, step)
 		r.start()
 		at := r.after(time.Minute)
-		if want := []client.Result{client.Created, client.Updated, client.Updated, client.Unchanged}; !slices.Equal(results, want) {
-			t.Errorf("the results are %q, want %q", results, want)
-		}
+		testkit.SlicesEqual(t, results, []client.Result{client.Created, client.Updated, client.Updated, client.Unchanged})
 		r.want(at[:4], 0, lag, 2*lag, 3*lag)
-		if writes := r.api.Count("create", sim.Secrets) + r.api.Count("update", sim.Secrets); writes != 3 {
-			t.Errorf("%d writes", writes)
-		}
+		testkit.Equal(t, r.api.Count("create", sim.Secrets)+r.api.Count("update", sim.Secrets), 3, "writes")
 	})
 }

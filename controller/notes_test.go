@@ -6,6 +6,8 @@ package controller
 import (
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestNotes_AreBounded: the notes of a key are cut between two characters. With too many keys, one
@@ -29,7 +31,6 @@ func TestNotes_AreBounded(t *testing.T) {
 	for key := range mostNoted + 10 {
 		n.keep(key, nil)
 	}
-	if len(n.keys) != 0 || n.n.Load() != 0 {
-		t.Errorf("%d keys are left, counted as %d", len(n.keys), n.n.Load())
-	}
+	testkit.Equal(t, len(n.keys), 0)
+	testkit.Equal(t, n.n.Load(), 0)
 }

@@ -85,9 +85,7 @@ func TestC6_WritesSurviveAnOutage(t *testing.T) {
 				if at := r.after(time.Minute); len(at) < 2 {
 					t.Errorf("reconciled at %v", at)
 				}
-				if n := r.secretsLive(); n != 1 {
-					t.Errorf("there are %d Secrets, want 1", n)
-				}
+				testkit.Equal(t, r.secretsLive(), 1)
 			})
 		})
 	}
@@ -142,9 +140,7 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 					})
 					defer r.api.Intercept(nil)
 					_, err := oneSecret(false, nil)(r, ctx, key)
-					if err == nil {
-						t.Error("the answer was not lost")
-					}
+					testkit.NotEqual(t, err, nil, "the answer was not lost")
 					return controller.Result{RequeueAfter: time.Millisecond}, nil
 				}
 				see := func(r *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
@@ -153,9 +149,7 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 						ok(t, err)
 						n++
 					}
-					if (n == 1) != stored {
-						t.Errorf("the cache has %d Secrets", n)
-					}
+					testkit.Equal(t, n == 1, stored, fmt.Sprintf("the cache has %d Secrets", n))
 					return controller.Result{RequeueAfter: 35 * time.Second}, nil
 				}
 				r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, lose, see, idle)
@@ -201,9 +195,7 @@ func TestC6_AsksSoonAfterAnOutage(t *testing.T) {
 			}
 			return nil, nil
 		})
-		if at := r.after(10 * time.Second); len(at) != 2 {
-			t.Errorf("reconciled at %v, want it again within 10 s of the end of the outage", at)
-		}
+		testkit.Len(t, r.after(10*time.Second), 2, "reconciled at")
 		if refused < 2 {
 			t.Error("the API server was not asked twice")
 		}
@@ -224,9 +216,7 @@ func TestC6_NotKnown(t *testing.T) {
 			})
 			defer r.api.Intercept(nil)
 			_, err := createPod(ctx, r.client, key.Name)
-			if err == nil {
-				t.Error("the answer was not lost")
-			}
+			testkit.NotEqual(t, err, nil, "the answer was not lost")
 			return controller.Result{RequeueAfter: time.Millisecond}, nil
 		}
 		in := func(d time.Duration) step {
@@ -326,9 +316,7 @@ func TestC6_OtherErrorsBesideStaleFail(t *testing.T) {
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, both, wrapped)
 		r.start()
 		r.after(time.Second)
-		if want := []hook.Outcome{hook.Failed, hook.Stale}; !slices.Equal(r.ends, want) {
-			t.Errorf("the Reconciles ended as %v, want %v", r.ends, want)
-		}
+		testkit.SlicesEqual(t, r.ends, []hook.Outcome{hook.Failed, hook.Stale}, "the Reconciles ended as")
 	})
 }
 
@@ -363,9 +351,7 @@ func TestC6_RetriesWhenTheAPIServerIsBack(t *testing.T) {
 					t.Fatalf("reconciled at %v, want %d by 5 s after the end of the outage", at, test.want)
 				}
 				look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"})
-				if look.Attempts != test.want {
-					t.Errorf("%d failures are counted, want %d", look.Attempts, test.want)
-				}
+				testkit.Equal(t, look.Attempts, test.want, "failures are counted")
 				r.want(r.after(58*time.Minute), at...) // a failure after the outage is unrelated
 			})
 		})
@@ -401,9 +387,7 @@ func TestLog_FewLinesPerGroup(t *testing.T) {
 				t.Errorf("%d lines about %q, want 11", got, text)
 			}
 		}
-		if !strings.Contains(lines.String(), "unlogged=3") {
-			t.Error("the log does not count the lines that were left out")
-		}
+		testkit.Contains(t, lines.String(), "unlogged=3", "the log does not count the lines that were left out")
 	})
 }
 
@@ -441,9 +425,7 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 				if !during {
 					unseen(r)
 				}
-				if at := r.after(time.Minute); len(at) != 2 {
-					t.Errorf("reconciled at %v, want it again after the list", at)
-				}
+				testkit.Len(t, r.after(time.Minute), 2, "reconciled at")
 			})
 		})
 	}

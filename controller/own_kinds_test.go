@@ -271,9 +271,7 @@ func TestC12_StatusWritesHideNothing(t *testing.T) {
 				ok(t, unlocked[verb](context.Background(), f.deploys, f.key, 1))
 				f.start()
 				f.want(time.Hour, 0, lag)
-				if got := fmt.Sprint(f.outcomes.list()); got != "[interrupted success]" {
-					t.Errorf("ended as %s", got)
-				}
+				testkit.Equal(t, fmt.Sprint(f.outcomes.list()), "[interrupted success]", "ended as")
 			})
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -96,9 +97,8 @@ func watching(t *testing.T, o controller.Options, watch func(*controller.Control
 	api, all := cluster(t, sim.Deployments)
 	f := &failing{t: t, api: api, key: types.NamespacedName{Namespace: "default", Name: "a"}, attempts: attempts}
 	var err error
-	if f.client, err = client.New(api.Config(), client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	f.client, err = client.New(api.Config(), client.Options{})
+	testkit.NoError(t, err)
 	f.deploys = client.For[*appsv1.Deployment](f.client)
 	if o.Logger == nil {
 		o.Logger = silent
@@ -140,9 +140,7 @@ func (f *failing) after(d time.Duration) []time.Duration {
 
 func (f *failing) want(within time.Duration, want ...time.Duration) {
 	f.t.Helper()
-	if got := f.after(within); fmt.Sprint(got) != fmt.Sprint(want) {
-		f.t.Errorf("reconciled at %v, want %v", got, want)
-	}
+	testkit.Equal(f.t, fmt.Sprint(f.after(within)), fmt.Sprint(want), "reconciled at")
 }
 
 // changed stores the object with a change by another client.

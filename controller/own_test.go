@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,9 +44,7 @@ func (r *rig) touch(ctx context.Context, key types.NamespacedName) {
 		return
 	}
 	m.Data = map[string]string{"at": time.Now().String()}
-	if _, err := r.update(ctx, m); err != nil {
-		r.t.Error(err)
-	}
+	testkit.Equal(r.t, testkit.Err(r.update(ctx, m)), nil)
 }
 
 // TestC7_OwnWritesDoNotCutTheBackoff: their events may come before or after the end of the
@@ -60,9 +57,7 @@ func TestC7_OwnWritesDoNotCutTheBackoff(t *testing.T) {
 				r.start()
 				second := takes + 10*time.Second
 				r.want(r.after(time.Minute), 0, second, second+takes+10*time.Second)
-				if s := r.control.Snapshot(); s.OwnEvents != 2 {
-					t.Errorf("the snapshot counts %d own events, want 2", s.OwnEvents)
-				}
+				testkit.Equal(t, r.control.Snapshot().OwnEvents, 2, "the snapshot counts own events")
 			})
 		})
 	}
@@ -174,9 +169,7 @@ func TestC7_TheUsersOwnToo(t *testing.T) {
 		time.AfterFunc(5*time.Second, func() { r.api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: named("a")}) })
 		r.start()
 		r.want(r.after(time.Minute), 0, 2*lag+10*time.Second)
-		if asked != 1 {
-			t.Errorf("asked about %d adds, want 1: not about what the key itself wrote", asked)
-		}
+		testkit.Equal(t, asked, 1, "asked about adds")
 	})
 }
 
@@ -219,9 +212,7 @@ func TestC10_EveryReconcileHasAReason(t *testing.T) {
 				})
 				r.start()
 				r.want(r.after(2*time.Hour), 0, test.after)
-				if event != test.event {
-					t.Errorf("the recorded reason is %q, want %q", event, test.event)
-				}
+				testkit.Equal(t, event, test.event, "the recorded reason")
 				if quiet := !strings.Contains(out.String(), "level=ERROR"); quiet != test.silent {
 					t.Errorf("the log has %s", out.String())
 				}
@@ -260,8 +251,6 @@ func TestC10_HoweverItBecameDue(t *testing.T) {
 			r.after(time.Minute)
 		}
 		want := []string{"Kind(ConfigMap.v1) create", "queue After", "queue Retry", "queue Added", "queue RequeueNow", "queue Added"}
-		if !slices.Equal(events, want) {
-			t.Errorf("the reasons are %q, want %q", events, want)
-		}
+		testkit.SlicesEqual(t, events, want, "the reasons")
 	})
 }

@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // busy counts concurrent Reconciles.
@@ -74,9 +74,7 @@ func TestWorkersThatExit(t *testing.T) {
 		synctest.Wait()
 		exit <- struct{}{}
 		synctest.Wait()
-		if n := c.Hired(); n != 2 {
-			t.Errorf("%d workers, want another for the one that is gone", n)
-		}
+		testkit.Equal(t, c.Hired(), 2, "workers")
 		close(exit)
 		c.PauseKey("a")
 		c.PauseKey("b")
@@ -92,9 +90,7 @@ func TestLeadsOnce(t *testing.T) {
 		c := warm(t, b.work(time.Minute), "a")
 		end := c.lead(t, time.Hour)
 		synctest.Wait()
-		if err := c.Lead(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "already running") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, c.Lead(t.Context(), t.Context()), "already running")
 		end()
 		ok(t, c.cool())
 	})
@@ -120,9 +116,7 @@ func TestC1_FiftyControllersOfOneWorker(t *testing.T) {
 		for _, stop := range stops {
 			ok(t, stop())
 		}
-		if took := time.Since(began); took != 20*time.Second {
-			t.Errorf("it took %s", took)
-		}
+		testkit.Equal(t, time.Since(began), 20*time.Second)
 	})
 }
 

@@ -6,9 +6,11 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -50,8 +52,6 @@ func TestRequeueAll_AllSources(t *testing.T) {
 	ok(t, c.RequeueAll(t.Context()))
 	<-seen
 	src.err = errors.New("it has stopped")
-	if err := c.RequeueAll(t.Context()); err == nil || err.Error() != `controller "test": Fake(replayed): it has stopped` {
-		t.Errorf("a source that fails: %v", err)
-	}
+	testkit.Equal(t, fmt.Sprint(c.RequeueAll(t.Context())), `controller "test": Fake(replayed): it has stopped`, "a source that fails")
 	ok(t, stop())
 }

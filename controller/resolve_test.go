@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -66,9 +67,7 @@ func TestC6_KeysWithoutLostAnswersGoOn(t *testing.T) {
 		add("healthy%d", 100)
 		time.Sleep(5 * time.Second)
 		mu.Lock()
-		if healthy != 100 {
-			t.Errorf("%d of 100 healthy keys were reconciled in 5 s", healthy)
-		}
+		testkit.Equal(t, healthy, 100, "healthy keys reconciled in 5 s")
 		mu.Unlock()
 		time.Sleep(time.Minute)
 		if n := r.api.Count("list", sim.Secrets); n > 18 { // 2 s each, and 2 s between them
@@ -102,9 +101,7 @@ func TestC6_AsksAgainAfterARecovery(t *testing.T) {
 		r.outage()
 		r.after(100 * time.Millisecond)
 		r.api.Intercept(nil)
-		if at := r.after(1500 * time.Millisecond); len(at) != 2 {
-			t.Errorf("reconciled at %v, want it again within 2 s of the end of the outage", at)
-		}
+		testkit.Len(t, r.after(1500*time.Millisecond), 2, "reconciled at")
 	})
 }
 
@@ -150,9 +147,7 @@ func TestC6_WaitsAgainBesideARequestUnderWay(t *testing.T) {
 		r.after(30500 * time.Millisecond) // the second Reconcile has run
 		r.api.Lag(50 * time.Second)       // since the write
 		r.api.Intercept(nil)
-		if at := r.after(2 * time.Minute); len(at) != 3 {
-			t.Errorf("reconciled at %v", at)
-		}
+		testkit.Len(t, r.after(2*time.Minute), 3, "reconciled at")
 		left.Wait()
 	})
 }
@@ -238,9 +233,7 @@ func TestC6_AWriteMayBeCarriedOutLater(t *testing.T) {
 							return q.Fail(http.StatusGatewayTimeout, "no answer")
 						})
 						defer r.api.Intercept(nil)
-						if err := c.write(r, ctx, was); err == nil {
-							t.Error("the answer was not lost")
-						}
+						testkit.NotEqual(t, c.write(r, ctx, was), nil, "the answer was not lost")
 						return controller.Result{RequeueAfter: time.Millisecond}, nil
 					}
 					heed := func(_ *rig, ctx context.Context, _ types.NamespacedName) (controller.Result, error) {

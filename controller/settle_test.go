@@ -43,9 +43,7 @@ func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {
 		busy, most, total := map[string]bool{}, 0, 0
 		c := newController(func(_ context.Context, key string) (controller.Result, error) {
 			mu.Lock()
-			if busy[key] {
-				t.Errorf("two Reconciles of %s at once", key)
-			}
+			testkit.Equal(t, busy[key], false, fmt.Sprintf("two Reconciles of %s at once", key))
 			busy[key] = true
 			most, total = max(most, len(busy)), total+1
 			mu.Unlock()
@@ -64,9 +62,7 @@ func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		ok(t, stop())
-		if most != 3 {
-			t.Errorf("%d keys at once, want all 3", most)
-		}
+		testkit.Equal(t, most, 3, "keys at once")
 		if want := 3 * 11; total != want { // one at the start, and one after each 10 ms with adds
 			t.Errorf("%d Reconciles, want %d", total, want)
 		}
@@ -98,9 +94,7 @@ func wantTimes(t *testing.T, seen *calls, want ...time.Duration) {
 	t.Helper()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if !slices.Equal(seen.at, want) {
-		t.Errorf("reconciled at %v, want %v", seen.at, want)
-	}
+	testkit.SlicesEqual(t, seen.at, want, "reconciled at")
 }
 
 func TestC2_BackoffDoublesAndSuccessResetsIt(t *testing.T) {
@@ -192,9 +186,7 @@ func TestC3_ANegativeRequeueAfterIsDueAtOnce(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
-		if err := seenOutcomes.last().Err; err != nil {
-			t.Errorf("the error is %v", err)
-		}
+		testkit.Equal(t, seenOutcomes.last().Err, nil)
 		wantTimes(t, seen, 0, 1, 2)
 	})
 }
@@ -238,15 +230,11 @@ func TestC4_TerminalErrorIsNotRetriedAndVisible(t *testing.T) {
 }
 
 func TestTerminalOfNilIsNil(t *testing.T) {
-	if err := controller.Terminal(nil); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, controller.Terminal(nil), nil)
 	if err := controller.Terminal(errFlaky); !errors.Is(err, errFlaky) || err.Error() != errFlaky.Error() {
 		t.Errorf("Terminal hides what it marks: %v", err)
 	}
-	if controller.IsTerminal(errFlaky) {
-		t.Error("an ordinary error is terminal")
-	}
+	testkit.Equal(t, controller.IsTerminal(errFlaky), false, "an ordinary error is terminal")
 }
 
 func explode() (controller.Result, error) { panic("boom") }
@@ -281,12 +269,8 @@ func TestC5_GoexitLosesNothing(t *testing.T) {
 		time.Sleep(time.Minute)
 		ok(t, stop())
 		wantTimes(t, seen, 0, 5*time.Millisecond, 15*time.Millisecond)
-		if got := seenOutcomes.list(); !slices.Equal(got, []hook.Outcome{hook.Panicked, hook.Panicked, hook.Succeeded}) {
-			t.Errorf("the hook saw %v", got)
-		}
-		if err := seenOutcomes.all[0].Err; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
-			t.Errorf("the error is %v", err)
-		}
+		testkit.SlicesEqual(t, seenOutcomes.list(), []hook.Outcome{hook.Panicked, hook.Panicked, hook.Succeeded}, "the hook saw")
+		testkit.ErrorContains(t, seenOutcomes.all[0].Err, "runtime.Goexit")
 	})
 }
 
@@ -296,9 +280,8 @@ func TestHooks(t *testing.T) {
 		begun := 0
 		hooks := hook.Join(seenOutcomes.hooks(), hook.On(func(r *hook.Reconciling) {
 			begun++
-			if r.Controller != "test" || len(seenOutcomes.list()) != begun-1 {
-				t.Errorf("%s begins after %d Reconciles", r.Controller, len(seenOutcomes.list()))
-			}
+			testkit.Equal(t, r.Controller, "test")
+			testkit.Equal(t, len(seenOutcomes.list()), begun-1)
 			r.Context = nil
 		}))
 		slow := func() (controller.Result, error) {
@@ -309,12 +292,9 @@ func TestHooks(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
-		if got := seenOutcomes.list(); begun != 3 || !slices.Equal(got, []hook.Outcome{hook.RequeuedAfter, hook.Failed, hook.Succeeded}) {
-			t.Errorf("the hooks saw %d begin, and end as %v", begun, got)
-		}
-		if first := seenOutcomes.all[0]; first.Took != time.Second {
-			t.Errorf("the first took %s, want 1s", first.Took)
-		}
+		testkit.Equal(t, begun, 3)
+		testkit.SlicesEqual(t, seenOutcomes.list(), []hook.Outcome{hook.RequeuedAfter, hook.Failed, hook.Succeeded})
+		testkit.Equal(t, seenOutcomes.all[0].Took, time.Second, "the first took")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -70,9 +71,7 @@ func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
 		r.wantSeen("acquired", time.Second, "")
 		close(late.may)
 		r.wantSeen("synced", time.Second, "b3 e")
-		if late.replays != 1 {
-			t.Errorf("%d replays", late.replays)
-		}
+		testkit.Equal(t, late.replays, 1)
 	})
 }
 
@@ -86,9 +85,7 @@ func TestShards_CatchUpWaitsForAdoptions(t *testing.T) {
 		all.Acquire(ownership('a', r.leftBehind(10*time.Second)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.control.CatchUp(ctx); err == nil {
-			t.Error("it does not wait")
-		}
+		testkit.NotEqual(t, r.control.CatchUp(ctx), nil, "it does not wait")
 		ok(t, r.control.CatchUp(t.Context()))
 		_, err := r.control.Quiet(t.Context())
 		ok(t, err)

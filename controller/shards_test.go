@@ -92,16 +92,12 @@ func (r *rig) seen(d time.Duration) string {
 
 func (r *rig) wantSeen(what string, d time.Duration, want string) {
 	r.t.Helper()
-	if got := r.seen(d); got != want {
-		r.t.Errorf("%s: reconciled %q, want %q", what, got, want)
-	}
+	testkit.Equal(r.t, r.seen(d), want, what, "reconciled")
 }
 
 func (r *rig) wantEmptyQueue(what string) {
 	r.t.Helper()
-	if keys := r.control.Snapshot().Queue.Keys; len(keys) > 0 {
-		r.t.Errorf("%s: the queue has %+v", what, keys)
-	}
+	testkit.Len(r.t, r.control.Snapshot().Queue.Keys, 0, what, "the queue has")
 }
 
 // TestP1_OnlyKeysOfServedSlotsAreReconciled: no way leads a foreign key into the queue. An
@@ -205,9 +201,7 @@ func TestP1_AReconcileRunsWithinItsAdoption(t *testing.T) {
 		r.put("a")
 		all.Stop(a)
 		synctest.Wait()
-		if a.Idle() {
-			t.Error("the ownership is idle while its Reconcile runs")
-		}
+		testkit.Equal(t, a.Idle(), false, "the ownership is idle while its Reconcile runs")
 		close(goOn)
 		<-all.Returned()
 		if s, _ := r.control.TheQueue().Lookup(keyOf("a")); s.State == workqueue.Held && s.Attempts == 0 {
@@ -481,7 +475,5 @@ func TestShards_KeysMustHaveAPlace(t *testing.T) {
 	close(keys.may)
 	c.Watch(keys)
 	ok(t, c.Run(ctx))
-	if fmt.Sprint(seen) != "[{a}]" {
-		t.Errorf("reconciled %v", seen)
-	}
+	testkit.Equal(t, fmt.Sprint(seen), "[{a}]", "reconciled")
 }

@@ -7,13 +7,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -74,9 +75,7 @@ func TestSnapshot(t *testing.T) {
 			t.Errorf("%v in\n%s", err, text)
 		}
 		for _, want := range []string{`"LogLevel": "DEBUG"`, `"PausedBy": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%s is not in\n%s", want, text)
-			}
+			testkit.Contains(t, string(text), want, fmt.Sprintf("%s is not in", want))
 		}
 		stop()
 		ok(t, <-ended)

@@ -65,10 +65,9 @@ func TestC13_AKeyThatSpinsIsSlowedDown(t *testing.T) {
 				if first := at[99]; first > 2*time.Second {
 					t.Errorf("the first 100 took %s", first)
 				}
-				if n := strings.Count(lines.String(), "slowed down a key that keeps making itself due"); n != 1 ||
-					!strings.Contains(lines.String(), "key=default/a") || !strings.Contains(lines.String(), tt.says) {
-					t.Errorf("the log has it %d times:\n%s", n, lines.String())
-				}
+				testkit.Equal(t, strings.Count(lines.String(), "slowed down a key that keeps making itself due"), 1)
+				testkit.Contains(t, lines.String(), "key=default/a")
+				testkit.Contains(t, lines.String(), tt.says)
 			})
 		})
 	}
@@ -88,9 +87,7 @@ func TestC13_ForeignChangesAreNotDelayed(t *testing.T) {
 		}
 		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := r.control.Quiet(soon); err == nil {
-			t.Error("a key that is slowed down does not count as busy")
-		}
+		testkit.NotEqual(t, testkit.Err(r.control.Quiet(soon)), nil, "a key that is slowed down does not count as busy")
 		for i := range 50 {
 			before := len(r.after(0))
 			m := r.api.Object(sim.ConfigMaps, "default", "a")
@@ -116,9 +113,7 @@ func TestC13_OnlyKeysThatSpinAreRemembered(t *testing.T) {
 		if at := r.after(100 * time.Second); len(at) < 980 {
 			t.Errorf("a key that polls every 100 ms was reconciled %d times in 100 s", len(at))
 		}
-		if n := r.control.Spinning(); n != 0 {
-			t.Errorf("%d keys are remembered", n)
-		}
+		testkit.Equal(t, r.control.Spinning(), 0, "keys are remembered")
 	})
 }
 

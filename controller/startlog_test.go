@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -36,9 +37,7 @@ func TestLog_AControllerWithoutSources(t *testing.T) {
 			stop := start(t, c)
 			synctest.Wait()
 			ok(t, stop())
-			if n := strings.Count(lines.String(), says); n != 1-watching {
-				t.Errorf("%d sources, and the log has it %d times:\n%s", watching, n, lines.String())
-			}
+			testkit.Equal(t, strings.Count(lines.String(), says), 1-watching, fmt.Sprintf("%d sources, and the log has it", watching))
 		}
 	})
 }
@@ -68,11 +67,8 @@ func TestLog_AHandleOfACacheThatDoesNotRun(t *testing.T) {
 		ok(t, <-ended)
 		ok(t, <-ended)
 		const says = "workers wait for a handle whose cache does not run; run that cache"
-		if n := strings.Count(lines.String(), says); n != 1 || !strings.Contains(lines.String(), says+`, or take the handle from the manager's Cache()" controller=test source=Secret.v1`) {
-			t.Errorf("the log has it %d times:\n%s", n, lines.String())
-		}
-		if want := `msg=watching controller=test sources=Kind(ConfigMap.v1) reads=Secret.v1`; !strings.Contains(lines.String(), want) {
-			t.Errorf("the log has no %s:\n%s", want, lines.String())
-		}
+		testkit.Equal(t, strings.Count(lines.String(), says), 1)
+		testkit.Contains(t, lines.String(), says+`, or take the handle from the manager's Cache()" controller=test source=Secret.v1`)
+		testkit.Contains(t, lines.String(), `msg=watching controller=test sources=Kind(ConfigMap.v1) reads=Secret.v1`, "the log")
 	})
 }

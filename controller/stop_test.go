@@ -5,9 +5,8 @@ package controller_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,12 +31,9 @@ func TestC8_NoNewKeyIsTakenAndARunningOneFinishes(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Second)
 		ok(t, stop())
-		if took := time.Since(seen.began); took != 20*time.Second {
-			t.Errorf("Run returned after %s, want the 20s that a takes", took)
-		}
-		if got := seenOutcomes.list(); !slices.Equal(seen.keys, []string{"a"}) || !slices.Equal(got, []hook.Outcome{hook.Succeeded}) {
-			t.Errorf("reconciled %v with %v, want a alone, on a context that lives", seen.keys, got)
-		}
+		testkit.Equal(t, time.Since(seen.began), 20*time.Second, "Run returned after")
+		testkit.SlicesEqual(t, seen.keys, []string{"a"})
+		testkit.SlicesEqual(t, seenOutcomes.list(), []hook.Outcome{hook.Succeeded})
 	})
 }
 
@@ -56,15 +52,10 @@ func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Second)
 		ok(t, stop())
-		if took := time.Since(began); took != 11*time.Second {
-			t.Errorf("Run returned after %s, want 1s and the grace time of 10s", took)
-		}
-		if cause == nil || !errors.Is(cause, context.Canceled) || !strings.Contains(cause.Error(), "the grace time of 10s is over") {
-			t.Errorf("the cause is %v", cause)
-		}
-		if got := seenOutcomes.list(); !slices.Equal(got, []hook.Outcome{hook.Interrupted}) {
-			t.Errorf("the hook saw %v", got)
-		}
+		testkit.Equal(t, time.Since(began), 11*time.Second, "Run returned after")
+		testkit.ErrorIs(t, cause, context.Canceled)
+		testkit.ErrorContains(t, cause, "the grace time of 10s is over")
+		testkit.SlicesEqual(t, seenOutcomes.list(), []hook.Outcome{hook.Interrupted}, "the hook saw")
 		if text := lines.String(); strings.Contains(text, "ERROR") || !strings.Contains(text, "reconcile interrupted") {
 			t.Errorf("the log says\n%s", text)
 		}
@@ -82,9 +73,7 @@ func TestGraceDefaultsTo25Seconds(t *testing.T) {
 		stop := start(t, c)
 		synctest.Wait()
 		ok(t, stop())
-		if took := time.Since(began); took != 25*time.Second {
-			t.Errorf("Run returned after %s", took)
-		}
+		testkit.Equal(t, time.Since(began), 25*time.Second, "Run returned after")
 	})
 }
 
@@ -168,9 +157,7 @@ func TestC8_APanicStaysAPanic(t *testing.T) {
 		end := c.lead(t, time.Second)
 		synctest.Wait()
 		end()
-		if s := <-c.settled; s.Outcome != hook.QueueRetry {
-			t.Errorf("settled as %+v", s)
-		}
+		testkit.Equal(t, (<-c.settled).Outcome, hook.QueueRetry, "settled as")
 		ok(t, c.cool())
 	})
 }
@@ -184,9 +171,7 @@ func TestC8_SuccessAfterTheGraceIsASuccess(t *testing.T) {
 		end := c.lead(t, time.Second)
 		synctest.Wait()
 		end()
-		if s := <-c.settled; s.Outcome != hook.QueueDone {
-			t.Errorf("settled as %+v", s)
-		}
+		testkit.Equal(t, (<-c.settled).Outcome, hook.QueueDone, "settled as")
 		ok(t, c.cool())
 	})
 }
@@ -226,16 +211,12 @@ func TestLeadInTerms(t *testing.T) {
 		end()
 		c.Queue().Add("b") // waits for the next term
 		time.Sleep(time.Second)
-		if n := len(seen.keys); n != 1 {
-			t.Errorf("%d Reconciles before the second term", n)
-		}
+		testkit.Equal(t, len(seen.keys), 1, "Reconciles before the second term")
 		end = c.lead(t, time.Second)
 		time.Sleep(time.Second)
 		end()
 		ok(t, c.cool())
-		if !slices.Equal(seen.keys, []string{"a", "b"}) {
-			t.Errorf("reconciled %v", seen.keys)
-		}
+		testkit.SlicesEqual(t, seen.keys, []string{"a", "b"}, "reconciled")
 	})
 }
 
@@ -246,9 +227,7 @@ func TestRunOnce(t *testing.T) {
 		synctest.Wait()
 		for range 2 {
 			want := `controller "test": it has run before; make a new one`
-			if err := c.Run(t.Context()); err == nil || err.Error() != want {
-				t.Errorf("a second Run returned %v, want %s", err, want)
-			}
+			testkit.Equal(t, fmt.Sprint(c.Run(t.Context())), want, "a second Run returned")
 		}
 		ok(t, stop())
 	})
@@ -291,9 +270,7 @@ func TestC9_AContextEndsWithItsReconcile(t *testing.T) {
 		c.Queue().Add("a")
 		stop := start(t, c)
 		synctest.Wait()
-		if last.Err() == nil {
-			t.Error("the context goes on")
-		}
+		testkit.NotEqual(t, last.Err(), nil, "the context goes on")
 		ok(t, stop())
 	})
 }

@@ -148,9 +148,8 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 			r.mu.Lock()
 			early := len(r.at) > 0
 			r.mu.Unlock()
-			if s := r.control.Snapshot(); early || s.TakingOver == "" {
-				t.Errorf("reconciled already: %t; taking over: %q", early, s.TakingOver)
-			}
+			testkit.Equal(t, early, false, "reconciled already")
+			testkit.NotEqual(t, r.control.Snapshot().TakingOver, "", "reconciled already")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -169,9 +168,7 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 		if e.Controller != "test" || e.Took != at || e.Writes != len(handedOver("a", writes...).Written) || e.Expired || !strings.Contains(doubt, doubtful) || (doubtful == "") != (doubt == "") {
 			t.Errorf("told %+v", e)
 		}
-		if s := r.control.Snapshot(); s.TakingOver != "" {
-			t.Errorf("taking over: %q", s.TakingOver)
-		}
+		testkit.Equal(t, r.control.Snapshot().TakingOver, "")
 	})
 }
 
@@ -264,9 +261,7 @@ func TestL9_IsBounded(t *testing.T) {
 					return
 				}
 				const says = "does not show the write of secrets at "
-				if err := r.stale[0]; err == nil || !strings.Contains(err.Error(), says) {
-					t.Errorf("Stale says %v", err)
-				}
+				testkit.ErrorContains(t, r.stale[0], says, "Stale says")
 				if len(*told) != 1 || !(*told)[0].Expired || (*told)[0].Took != c.at || !strings.Contains((*told)[0].Doubts.Error(), says) {
 					t.Errorf("told %+v", *told)
 				}
@@ -276,9 +271,7 @@ func TestL9_IsBounded(t *testing.T) {
 				time.Sleep(time.Minute) // it is visible
 				r.control.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
 				synctest.Wait()
-				if err := r.stale[len(r.stale)-1]; err != nil {
-					t.Errorf("Stale says %v when it is shown", err)
-				}
+				testkit.Equal(t, r.stale[len(r.stale)-1], nil, "Stale says when it is shown")
 			})
 		})
 	}

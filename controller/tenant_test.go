@@ -6,7 +6,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -76,27 +76,19 @@ func TestNamespaceTenants_Keys(t *testing.T) {
 
 	own := controller.New("own", controller.Func[clusterKey](nil), o)
 	own.Queue().Add(clusterKey{"east", "a"})
-	if got := tenant(own.Snapshot().Queue); got != "east" {
-		t.Errorf("the tenant of a key with a method is %q", got)
-	}
+	testkit.Equal(t, tenant(own.Snapshot().Queue), "east", "the tenant of a key with a method")
 	ours := controller.NewWithQueue("ours", controller.Func[clusterKey](nil), o, workqueue.Options[clusterKey]{
 		Tenant: func(k clusterKey) string { return k.name },
 	})
 	ours.Queue().Add(clusterKey{"east", "a"})
-	if got := tenant(ours.Snapshot().Queue); got != "a" {
-		t.Errorf("with workqueue.Options.Tenant, the tenant is %q", got)
-	}
+	testkit.Equal(t, tenant(ours.Snapshot().Queue), "a", "with workqueue.Options.Tenant, the tenant")
 	clusters := controller.New("clusters", controller.Func[handler.ClusterKey](nil), o)
 	clusters.Queue().Add(handler.ClusterKey{Cluster: "east", NamespacedName: types.NamespacedName{Namespace: "shop", Name: "a"}})
-	if got := clusters.Snapshot().Queue.Keys[0].Tenant; got != "east:shop" {
-		t.Errorf("the tenant of a handler.ClusterKey is %q", got)
-	}
+	testkit.Equal(t, clusters.Snapshot().Queue.Keys[0].Tenant, "east:shop", "the tenant of a handler.ClusterKey")
 	wrong := controller.New("wrong", controller.Func[string](nil), o)
 	err := wrong.Validate()
 	for _, want := range []string{"controller.Options.NamespaceTenants", "string", "Tenant() string", "workqueue.Options.Tenant"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("keys without a namespace: %v, does not name %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want, "keys without a namespace")
 	}
 }
 
@@ -123,9 +115,8 @@ func TestOptions_QueueFields(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			c := controller.NewWithQueue("fields", controller.Func[string](func(ctx context.Context, _ string) (controller.Result, error) {
 				at = append(at, time.Since(began).String())
-				if info, _ := controller.InfoFromContext(ctx); info.Class != 5 {
-					t.Errorf("class %s", info.Class)
-				}
+				info, _ := controller.InfoFromContext(ctx)
+				testkit.Equal(t, info.Class, 5)
 				if len(at) == 3 {
 					cancel()
 				}
@@ -133,9 +124,7 @@ func TestOptions_QueueFields(t *testing.T) {
 			}), o, test.q)
 			c.Queue().Add("a")
 			ok(t, c.Run(ctx))
-			if fmt.Sprint(at) != fmt.Sprint(test.retries) {
-				t.Errorf("%s: reconciled after %v, want %v", test.name, at, test.retries)
-			}
+			testkit.Equal(t, fmt.Sprint(at), fmt.Sprint(test.retries), test.name, "reconciled after")
 		}
 	})
 }
@@ -161,8 +150,6 @@ func TestResult_ClassOfTheNextReconcile(t *testing.T) {
 		}, controller.Options{})
 		c.Queue().Add("a")
 		ok(t, c.Run(ctx))
-		if want := "[normal background interactive interactive]"; fmt.Sprint(classes) != want {
-			t.Errorf("the classes are %v, want %s", classes, want)
-		}
+		testkit.Equal(t, fmt.Sprint(classes), "[normal background interactive interactive]")
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +21,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -89,9 +89,8 @@ func (tr *traced) want(what string, traces ...string) {
 	for ; len(tr.found) > 0; n++ {
 		last = <-tr.found
 	}
-	if n == 0 || !slices.Equal(last, traces) {
-		tr.t.Errorf("%s: the last of %d Reconciles has the traces %q, want %q", what, n, last, traces)
-	}
+	testkit.NotEqual(tr.t, n, 0, what)
+	testkit.SlicesEqual(tr.t, last, traces, what)
 }
 
 // TestTraceParents: of the key's object, and of those whose events made the key due.
@@ -162,9 +161,7 @@ func TestTraceParents_OfTheCause(t *testing.T) {
 		s := apis[1].Object(sim.Secrets, "default", "b")
 		s.SetLabels(map[string]string{"x": "y"})
 		apis[1].Put(sim.Secrets, s)
-		if got := <-found; !slices.Equal(got, []string{traceparent(2)}) {
-			t.Errorf("the traces are %q, want only the trace of the changed Secret", got)
-		}
+		testkit.SlicesEqual(t, <-found, []string{traceparent(2)}, "the traces")
 		stop()
 		ok(t, <-done)
 	})

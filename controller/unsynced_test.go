@@ -6,7 +6,6 @@ package controller_test
 import (
 	"context"
 	"net/http"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -41,9 +41,7 @@ func TestUnsyncedNamesWhatIsWatchedAndRead(t *testing.T) {
 		c.Reads(cache.For[*corev1.Secret](all))
 		want := func(want ...string) {
 			t.Helper()
-			if got := c.Report().Unsynced; !slices.Equal(got, want) {
-				t.Errorf("unsynced are %q, want %q", got, want)
-			}
+			testkit.SlicesEqual(t, c.Report().Unsynced, want)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -6,9 +6,9 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,9 +143,7 @@ func TestWhatCannotStartEndsTheController(t *testing.T) {
 				if test.reads != nil {
 					c.Reads(test.reads)
 				}
-				if err := c.Run(t.Context()); err == nil || err.Error() != test.want {
-					t.Errorf("Run returned %v, want %s", err, test.want)
-				}
+				testkit.Equal(t, fmt.Sprint(c.Run(t.Context())), test.want, "Run returned")
 			})
 		})
 	}
@@ -192,9 +190,7 @@ func TestWatchWhileRunning(t *testing.T) {
 		(<-late.queue).Queue.AddAll([]string{"c"}, workqueue.AddOptions{})
 		time.Sleep(time.Second)
 		ok(t, stop())
-		if !slices.Equal(seen.keys, []string{"a", "b", "c"}) {
-			t.Errorf("reconciled %v", seen.keys)
-		}
+		testkit.SlicesEqual(t, seen.keys, []string{"a", "b", "c"}, "reconciled")
 		c.Watch(newSource("too late", "d")) // has no effect
 		synctest.Wait()
 	})
@@ -211,9 +207,7 @@ func TestWatchWhileRunningWhatIsWrong(t *testing.T) {
 		late.wrong = errors.New("Fake(late): a predicate is nil")
 		c.Watch(late)
 		want := `controller "test": Fake(late): a predicate is nil`
-		if err := <-done; err == nil || err.Error() != want {
-			t.Errorf("Run returned %v, want %s", err, want)
-		}
+		testkit.Equal(t, fmt.Sprint(<-done), want, "Run returned")
 	})
 }
 
@@ -237,20 +231,14 @@ controller "": Watch: the source is nil; pass a source
 controller "": Reads: an argument is nil; pass handles
 controller "": Fake(keys): a predicate is nil
 controller "": Fake(keys): the handler is nil`)
-	if err := c.Validate(); err == nil || err.Error() != want {
-		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
-	}
-	if err := c.Run(t.Context()); err == nil || err.Error() != want {
-		t.Errorf("Run says\n%v\nwant\n%s", err, want)
-	}
+	testkit.Equal(t, fmt.Sprint(c.Validate()), want, "Validate says")
+	testkit.Equal(t, fmt.Sprint(c.Run(t.Context())), want, "Run says")
 	c.Queue().Add("a") // the queue exists even so
 
 	c = controller.New("nil", controller.Func[string](nil), controller.Options{})
 	c.Reads((*reads)(nil))
 	want = "controller \"nil\": the reconciler is nil; pass a Reconciler to New\ncontroller \"nil\": Reads: an argument is nil; pass handles"
-	if err := c.Validate(); err == nil || err.Error() != want {
-		t.Errorf("Validate says\n%v\nwant\n%s", err, want)
-	}
+	testkit.Equal(t, fmt.Sprint(c.Validate()), want, "Validate says")
 }
 
 // nothing is a reconciler.
@@ -263,9 +251,7 @@ func (*nothing) Reconcile(context.Context, string) (controller.Result, error) {
 // TestValidate_RefusesATypedNil, such as a pointer that was never set.
 func TestValidate_RefusesATypedNil(t *testing.T) {
 	c := controller.New("website", controller.Reconciler[string]((*nothing)(nil)), controller.Options{})
-	if err := c.Validate(); err == nil || err.Error() != `controller "website": the reconciler is nil; pass a Reconciler to New` {
-		t.Errorf("Validate says %v", err)
-	}
+	testkit.Equal(t, fmt.Sprint(c.Validate()), `controller "website": the reconciler is nil; pass a Reconciler to New`, "Validate says")
 }
 
 func TestValidate_Names(t *testing.T) {
@@ -288,7 +274,5 @@ func TestNew(t *testing.T) {
 	})
 	c := controller.New("website", r, controller.Options{})
 	ok(t, c.Validate())
-	if c.Name() != "website" {
-		t.Errorf("its name is %s", c.Name())
-	}
+	testkit.Equal(t, c.Name(), "website", "its name")
 }

@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -48,12 +49,8 @@ func TestUnwatch(t *testing.T) {
 		if !slices.Equal(seen.keys, []string{"a", "d", "b", "c"}) { // d is a change
 			t.Errorf("reconciled %v", seen.keys)
 		}
-		if err := c.Unwatch(t.Context(), first); err == nil || err.Error() != `controller "test": Fake(first) is not watched` {
-			t.Errorf("twice: %v", err)
-		}
-		if err := c.Unwatch(t.Context(), nil); err == nil {
-			t.Error("nothing was unwatched")
-		}
+		testkit.Equal(t, fmt.Sprint(c.Unwatch(t.Context(), first)), `controller "test": Fake(first) is not watched`, "twice")
+		testkit.NotEqual(t, c.Unwatch(t.Context(), nil), nil, "nothing was unwatched")
 		ok(t, stop())
 		ok(t, c.Unwatch(t.Context(), second)) // it has ended with the controller
 	})
@@ -69,9 +66,7 @@ func TestUnwatchBeforeTheStart(t *testing.T) {
 		ok(t, c.Validate())
 		stop := start(t, c)
 		synctest.Wait()
-		if !done(c.Synced()) {
-			t.Error("not synced")
-		}
+		testkit.Equal(t, done(c.Synced()), true, "not synced")
 		ok(t, stop())
 	})
 }
@@ -128,13 +123,9 @@ func TestUnwatchJoins(t *testing.T) {
 		if err := c.Unwatch(ctx, slow); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "Fake(slow) has not stopped yet") {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(began); took != time.Minute+time.Second {
-			t.Errorf("it took %s", took)
-		}
+		testkit.Equal(t, time.Since(began), time.Minute+time.Second)
 		ok(t, stop()) // waits for it
-		if took := time.Since(began); took != time.Hour+time.Second {
-			t.Errorf("the controller returned after %s, the source after an hour", took)
-		}
+		testkit.Equal(t, time.Since(began), time.Hour+time.Second, "the controller returned, after a source that takes an hour,")
 	})
 }
 
@@ -170,9 +161,7 @@ func TestWatchLaterWhatIsWrong(t *testing.T) {
 			go func() { result <- c.Run(t.Context()) }()
 			synctest.Wait()
 			c.Watch(src)
-			if err := <-result; err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("Run returned %v, want %s", err, want)
-			}
+			testkit.ErrorContains(t, <-result, want, "Run returned")
 		}
 	})
 }
@@ -194,9 +183,7 @@ func TestASourceThatFailsLaterEndsTheController(t *testing.T) {
 		go func() { result <- c.Run(t.Context()) }()
 		time.Sleep(time.Hour)
 		src.fails <- errFlaky
-		if err := <-result; err == nil || err.Error() != `controller "test": Fake(keys): the network is down` {
-			t.Errorf("Run returned %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(<-result), `controller "test": Fake(keys): the network is down`, "Run returned")
 	})
 }
 
@@ -221,9 +208,7 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 		stop := start(t, c)
 		synctest.Wait()
 		wantTimes(t, seen, 0)
-		if stale == nil || stale.Error() != "Fake(broken): failing: no such API\nSecrets: failing: no right" {
-			t.Errorf("stale: %v", stale)
-		}
+		testkit.Equal(t, fmt.Sprint(stale), "Fake(broken): failing: no such API\nSecrets: failing: no right")
 		for _, line := range []string{
 			`level=WARN msg="source is not synced; workers start without it" controller=test source=Fake(broken) err="failing: no such API"`,
 			`level=WARN msg="source is not synced; workers start without it" controller=test source=Secrets err="Secrets: failing: no right"`,
@@ -240,16 +225,12 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 		synctest.Wait()
 		(<-well.queue).Queue.AddAll([]string{"b"}, workqueue.AddOptions{})
 		synctest.Wait()
-		if stale == nil || stale.Error() != "Secrets: failing: no right" {
-			t.Errorf("stale: %v", stale)
-		}
+		testkit.Equal(t, fmt.Sprint(stale), "Secrets: failing: no right")
 		close(secrets.synced)
 		synctest.Wait()
 		c.Queue().Add("c")
 		synctest.Wait()
-		if stale != nil {
-			t.Errorf("stale: %v", stale)
-		}
+		testkit.Equal(t, stale, nil)
 		for _, name := range []string{"Fake(broken)", "Secrets"} {
 			if line := `level=INFO msg="source is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
 				t.Errorf("no line\n%s\nin\n%s", line, &lines)
@@ -257,7 +238,5 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 		}
 		ok(t, stop())
 	})
-	if err := controller.Stale(t.Context()); err != nil {
-		t.Errorf("outside of a Reconcile: %v", err)
-	}
+	testkit.Equal(t, controller.Stale(t.Context()), nil, "outside of a Reconcile")
 }

@@ -93,9 +93,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 			t.Errorf("%d lines in\n%s", n, text)
 		}
 		for _, want := range []string{"level=WARN", "controller=test", "key=slow", "reconcileID=" + got.ReconcileID, "took=1m0s", "controller_test.hang("} {
-			if !strings.Contains(text, want) {
-				t.Errorf("the log lacks %s:\n%s", want, text)
-			}
+			testkit.Contains(t, text, want, "the log")
 		}
 		ok(t, stop())
 	})
@@ -151,28 +149,22 @@ func TestC9_TheContextEndsAtTheDeadline(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		for _, cause := range causes {
-			if !errors.Is(cause, context.DeadlineExceeded) || cause.Error() != "the Reconcile exceeded its deadline of 20s" {
-				t.Errorf("the cause is %v", cause)
-			}
+			testkit.ErrorIs(t, cause, context.DeadlineExceeded)
+			testkit.Equal(t, cause.Error(), "the Reconcile exceeded its deadline of 20s")
 		}
-		if got := fmt.Sprint(ended.list()); got != "[error error success]" {
-			t.Errorf("ended as %s", got)
-		}
+		testkit.Equal(t, fmt.Sprint(ended.list()), "[error error success]", "ended as")
 		var events []string
 		for _, r := range reasons[1:] {
 			events = append(events, r.Source+" "+r.Event)
 		}
-		if got := fmt.Sprint(events); got != "[queue RetryDeadline queue RetryDeadline]" {
-			t.Errorf("the reasons of the retries are %s", got)
-		}
+		testkit.Equal(t, fmt.Sprint(events), "[queue RetryDeadline queue RetryDeadline]", "the reasons of the retries")
 		all, at := s.take()
 		if fmt.Sprint(at) != "[20s 40.005s]" {
 			t.Fatalf("reported at %v", at)
 		}
 		for _, r := range all {
-			if r.Took != 20*time.Second || !strings.Contains(r.Stack, "TestC9_TheContextEndsAtTheDeadline") {
-				t.Errorf("reported: %+v", r)
-			}
+			testkit.Equal(t, r.Took, 20*time.Second, "reported")
+			testkit.Contains(t, r.Stack, "TestC9_TheContextEndsAtTheDeadline", "reported")
 		}
 		ok(t, stop())
 	})
@@ -205,9 +197,8 @@ func TestC9_WhatIgnoresItsContext(t *testing.T) {
 				if _, at := s.take(); fmt.Sprint(at) != test.reported || over != 30*time.Second {
 					t.Errorf("reported at %v, want %s; the context ended after %s", at, test.reported, over)
 				}
-				if got := fmt.Sprint(ended.list()); got != "[success]" || time.Since(s.began) != 2*time.Minute {
-					t.Errorf("ended as %s, after %s", got, time.Since(s.began))
-				}
+				testkit.Equal(t, fmt.Sprint(ended.list()), "[success]")
+				testkit.Equal(t, time.Since(s.began), 2*time.Minute)
 			})
 		})
 	}
@@ -234,12 +225,8 @@ func TestC9_NoDeadlineUnlessAskedFor(t *testing.T) {
 func TestCutStack(t *testing.T) {
 	long := "goroutine 12 [sleep]:\n" + strings.Repeat("f()\n", 10000)
 	stacks := "goroutine 1 [running]:\nmain()\n\n" + long + "\ngoroutine 123 [sleep]:\ng()\n"
-	if got := controller.CutStack(stacks, "goroutine 1"); got != "goroutine 1 [running]:\nmain()" {
-		t.Errorf("the first: %q", got)
-	}
-	if got := controller.CutStack(stacks, "goroutine 123"); got != "goroutine 123 [sleep]:\ng()" {
-		t.Errorf("the last: %q", got)
-	}
+	testkit.Equal(t, controller.CutStack(stacks, "goroutine 1"), "goroutine 1 [running]:\nmain()", "the first")
+	testkit.Equal(t, controller.CutStack(stacks, "goroutine 123"), "goroutine 123 [sleep]:\ng()", "the last")
 	if got := controller.CutStack(stacks, "goroutine 12"); len(got) > 17<<10 || !strings.HasPrefix(got, "goroutine 12 [sleep]:\nf()\n") || !strings.HasSuffix(got, "left out") {
 		t.Errorf("a long one: %d bytes", len(got))
 	}
@@ -309,9 +296,7 @@ func TestProgress(t *testing.T) {
 		c.Queue().Add("after")
 		time.Sleep(time.Hour)
 		want(1, 0, 0)
-		if err := c.Report().CheckProgress(0); err == nil {
-			t.Error("a limit of 0 passes")
-		}
+		testkit.NotEqual(t, c.Report().CheckProgress(0), nil, "a limit of 0 passes")
 		ok(t, c.cool())
 	})
 }
@@ -333,9 +318,7 @@ func TestC9_FewLinesOfManySlowReconciles(t *testing.T) {
 		if n := strings.Count(out.String(), "reconcile is slow"); len(all) != 60 || n < 20 || n > 23 {
 			t.Errorf("the hook was told of %d, the log of %d", len(all), n)
 		}
-		if !strings.Contains(out.String(), "unlogged=4") {
-			t.Error("the log does not say how many lines it lacks")
-		}
+		testkit.Contains(t, out.String(), "unlogged=4", "the log does not say how many lines it lacks")
 	})
 }
 
@@ -356,9 +339,7 @@ func TestC9_ASlowReconcileAmongManyCauses(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
-		if got := strings.Count(out.String(), "reconcile is slow"); got != 1 {
-			t.Errorf("%d lines about the slow Reconcile", got)
-		}
+		testkit.Equal(t, strings.Count(out.String(), "reconcile is slow"), 1, "lines about the slow Reconcile")
 	})
 }
 
@@ -371,9 +352,7 @@ func TestProgress_JustReady(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Hour)
 			c.Queue().Add("a")
-			if p := c.Report().Progress; p.Stalled != 0 {
-				t.Errorf("stalled for %s", p.Stalled)
-			}
+			testkit.Equal(t, c.Report().Progress.Stalled, 0, "stalled for")
 			synctest.Wait()
 		}
 		ok(t, stop())

@@ -47,18 +47,12 @@ func newManager(t *testing.T, o crbridge.Options) crbridge.Manager {
 		o.Logger = testr.New(t)
 	}
 	mgr, err := crbridge.NewManager(s.Config(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	admin, err := client.New(s.Config(), client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, name := range []string{"a", "b"} {
 		err := admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	return mgr
 }
@@ -81,9 +75,7 @@ func started(t *testing.T, o crbridge.Options) crbridge.Manager {
 	mgr := newManager(t, o)
 	stop := start(t, mgr)
 	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, stop(), nil)
 	})
 	return mgr
 }
@@ -102,17 +94,11 @@ func TestRead_BeforeStartIsAnError(t *testing.T) {
 		if err := mgr.GetClient().List(t.Context(), &corev1.ConfigMapList{}); !errors.As(err, &not) {
 			t.Errorf("List: %v", err)
 		}
-		if err := mgr.GetAPIReader().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
-			t.Errorf("Get of the APIReader: %v", err)
-		}
+		testkit.Equal(t, mgr.GetAPIReader().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}), nil)
 		ended, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if mgr.GetCache().WaitForCacheSync(ended) {
-			t.Error("WaitForCacheSync reports a synced cache before Start")
-		}
-		if err := start(t, mgr)(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, mgr.GetCache().WaitForCacheSync(ended), false, "WaitForCacheSync reports a synced cache before Start")
+		testkit.Equal(t, start(t, mgr)(), nil)
 	})
 }
 
@@ -128,12 +114,8 @@ func TestRead_FailsOnMissingInformer(t *testing.T) {
 				t.Fatalf("Get: %v", err)
 			}
 		}
-		if _, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
-			t.Errorf("Get with an informer: %v", err)
-		}
+		testkit.NoError(t, testkit.Err(mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})))
+		testkit.Equal(t, mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}), nil, "Get with an informer")
 	})
 }
 
@@ -141,9 +123,7 @@ func TestCache_DefaultFieldSelector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mgr := started(t, crbridge.Options{Cache: cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.name", "b")}})
 		var list corev1.ConfigMapList
-		if err := mgr.GetClient().List(t.Context(), &list); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, mgr.GetClient().List(t.Context(), &list))
 		if len(list.Items) != 1 || list.Items[0].Name != "b" {
 			t.Errorf("the cache has %d objects, not only b", len(list.Items))
 		}
@@ -168,19 +148,13 @@ func TestCache_OptionsOfNamespaces(t *testing.T) {
 					ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: test.namespaces}},
 				}}
 				if test.want < 0 {
-					if _, err := crbridge.NewManager(&rest.Config{}, o); err == nil {
-						t.Error("NewManager returned no error")
-					}
+					testkit.NotEqual(t, testkit.Err(crbridge.NewManager(&rest.Config{}, o)), nil, "NewManager returned no error")
 					return
 				}
 				mgr := started(t, o)
 				var list corev1.ConfigMapList
-				if err := mgr.GetClient().List(t.Context(), &list); err != nil {
-					t.Fatal(err)
-				}
-				if len(list.Items) != test.want {
-					t.Errorf("the cache has %d objects, not %d", len(list.Items), test.want)
-				}
+				testkit.NoError(t, mgr.GetClient().List(t.Context(), &list))
+				testkit.Equal(t, len(list.Items), test.want, "the cache has objects")
 			})
 		})
 	}
@@ -207,21 +181,11 @@ func TestInformer_IsStoppedAfterRemoveInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mgr := started(t, crbridge.Options{})
 		informer, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if informer.IsStopped() {
-			t.Error("a new informer is stopped")
-		}
-		if err := mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}); err != nil {
-			t.Fatal(err)
-		}
-		if !informer.IsStopped() {
-			t.Error("a removed informer is not stopped")
-		}
-		if err := mgr.GetCache().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}); err != nil {
-			t.Errorf("Get, which begins a new informer: %v", err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, informer.IsStopped(), false, "a new informer is stopped")
+		testkit.NoError(t, mgr.GetCache().RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+		testkit.Equal(t, informer.IsStopped(), true, "a removed informer is not stopped")
+		testkit.Equal(t, mgr.GetCache().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}), nil, "Get, which begins a new informer")
 	})
 }
 
@@ -237,9 +201,8 @@ func TestRead_WaitsForAnAPIServerThatStarts(t *testing.T) {
 		time.AfterFunc(5*time.Second, func() { refusal.Remove() })
 		var list corev1.ConfigMapList
 		err := errors.Join(mgr.GetClient().Get(t.Context(), keyOf("a"), &corev1.ConfigMap{}), mgr.GetClient().List(t.Context(), &list))
-		if err != nil || len(list.Items) != 1 {
-			t.Errorf("read %d objects: %v", len(list.Items), err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, len(list.Items), 1)
 	})
 }
 
@@ -266,9 +229,7 @@ func TestStop_GracefulShutdownTimeout(t *testing.T) {
 				time.Sleep(time.Hour)
 				return nil
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			stop := start(t, mgr)
 			synctest.Wait()
 			began := time.Now()
@@ -291,19 +252,11 @@ func TestAdd_AfterTheStopIsAnError(t *testing.T) {
 			late <- mgr.Add(noop)
 			return nil
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
-		if err := mgr.Add(noop); err != nil {
-			t.Errorf("Add during Start: %v", err)
-		}
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-		if err := <-late; err == nil {
-			t.Error("Add during the stop returned nil")
-		}
+		testkit.Equal(t, mgr.Add(noop), nil, "Add during Start")
+		testkit.Equal(t, stop(), nil)
+		testkit.NotEqual(t, <-late, nil, "Add during the stop returned nil")
 	})
 }
 
@@ -322,15 +275,9 @@ func TestLogger_IsInitializedOnce(t *testing.T) {
 		err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 			return mgr.GetAPIReader().List(ctx, &corev1.ConfigMapList{})
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := start(t, mgr)(); err != nil {
-			t.Error(err)
-		}
-		if n := inits.Load(); n != 1 {
-			t.Errorf("the sink was initialized %d times", n)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, start(t, mgr)(), nil)
+		testkit.Equal(t, inits.Load(), 1, "the sink was initialized")
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // entry is a state of the Lease or of an object, as the API server has stored it. The API server
@@ -199,9 +201,7 @@ func TestJudge(t *testing.T) {
 			for _, l := range v.late {
 				late = append(late, l.trouble+" "+l.sort())
 			}
-			if got := strings.Join(late, ", "); got != c.late {
-				t.Errorf("late writes: %q, want %q", got, c.late)
-			}
+			testkit.Equal(t, strings.Join(late, ", "), c.late, "late writes")
 			if got := strings.Join(v.broken, "\n"); !strings.Contains(got, c.broken) || c.broken == "" && got != "" {
 				t.Errorf("broken: %q, want %q", got, c.broken)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestClientGo_ReleasesTheLeaseOfAnother: with LeaderElectionReleaseOnCancel, a late elector of
@@ -27,16 +28,12 @@ func TestClientGo_ReleasesTheLeaseOfAnother(t *testing.T) {
 		cfg := server.Config()
 		const renew = 10 * time.Second // the defaults of controller-runtime
 		lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, "default", leaseName, resourcelock.ResourceLockConfig{Identity: "late"}, cfg, renew)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		elector, err := theirelection.NewLeaderElector(theirelection.LeaderElectionConfig{
 			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: renew, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 			Callbacks: theirelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -47,21 +44,17 @@ func TestClientGo_ReleasesTheLeaseOfAnother(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		leases := kubernetes.NewForConfigOrDie(server.Config()).CoordinationV1().Leases("default")
 		lease, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if *lease.Spec.HolderIdentity != "late" || time.Since(lease.Spec.RenewTime.Time) <= 15*time.Second {
 			t.Fatalf("the Lease has not expired: %v", lease.Spec)
 		}
 		lease.Spec.HolderIdentity = new("next")
-		if _, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		testkit.NoError(t, err)
 		slow.Remove()
 		<-ended
-		if lease, err = leases.Get(t.Context(), leaseName, metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		lease, err = leases.Get(t.Context(), leaseName, metav1.GetOptions{})
+		testkit.NoError(t, err)
 		if h := lease.Spec.HolderIdentity; h != nil && *h != "" {
 			t.Errorf("%s holds the Lease", *h)
 		}

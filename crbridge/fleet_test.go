@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var rounds = flag.Int("rounds", 200, "`number` of rounds of the mixed fleets")
@@ -71,9 +72,7 @@ func TestMixedFleet_Unfenced(t *testing.T) {
 		late[programOf(l.by)] = true
 	}
 	for _, program := range []string{programBridge, programNative} {
-		if !late[program] {
-			t.Errorf("no late write of %s was found", program)
-		}
+		testkit.Equal(t, late[program], true, fmt.Sprintf("no late write of %s was found", program))
 	}
 }
 
@@ -88,9 +87,7 @@ func (p *plan) run(t *testing.T) (results []result, v *verdict) {
 	}
 	p.counts = map[combination]int{}
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { ended(t, cluster.Stop) })
 	all, errs := make([]*fleet, fleets), make([]error, fleets)
 	for i := range all {
@@ -107,9 +104,7 @@ func (p *plan) run(t *testing.T) (results []result, v *verdict) {
 		})
 	}
 	playing.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, errors.Join(errs...))
 	v = &verdict{terms: map[string]int{}, writes: map[string]map[string]int{}}
 	for _, f := range all {
 		results = append(results, f.results...)
@@ -126,21 +121,17 @@ func (p *plan) fleet(t *testing.T, cluster *envtest.Cluster) *fleet {
 	t.Helper()
 	f := &fleet{plan: p, config: cluster.Config(), news: make(chan struct{}), members: make([]*process, len(programs))}
 	var err error
-	if f.namespace, err = cluster.Namespace(t.Context(), "fleet"); err != nil {
-		t.Fatal(err)
-	}
-	if f.client, err = kubernetes.NewForConfig(f.config); err != nil {
-		t.Fatal(err)
-	}
+	f.namespace, err = cluster.Namespace(t.Context(), "fleet")
+	testkit.NoError(t, err)
+	f.client, err = kubernetes.NewForConfig(f.config)
+	testkit.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		f.stop()
 		cancel()
 		f.recording.Wait()
 	})
-	if err := f.record(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, f.record(ctx))
 	return f
 }
 

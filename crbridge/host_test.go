@@ -6,7 +6,6 @@ package crbridge_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +24,7 @@ import (
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -39,21 +39,13 @@ func hosts(t *testing.T) {
 	o.Logger, o.Metrics, o.LeaderElectionReleaseOnCancel = logr.Discard(), metricsserver.Options{BindAddress: "0"}, true
 	o.Controller.SkipNameValidation = new(true)
 	mgr, err := theirs.NewManager(server.Config(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	host, err := ctrl.NewHost(mgr, client.Options{FieldOwner: "host"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	owners, err := ctrl.Adopt[*corev1.ConfigMap](host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	owned, err := ctrl.Adopt[*corev1.Secret](host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	secretsOf := client.For[*corev1.Secret](host.Client())
 	c := controller.New("host", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		owner, err := owners.Get(ctx, key)
@@ -70,49 +62,35 @@ func hosts(t *testing.T) {
 	}), controller.Options{})
 	c.Watch(source.Kind(owners, handler.Self()))
 	c.Watch(source.Kind(owned, handler.Owner(owners)))
-	if err := host.Add(c); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, host.Add(c))
 	// A controller of their own shares the informers.
 	err = theirs.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).Complete(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	stop := start(t, mgr)
 	admin := newClient(t, server.Config())
 	for n := range 5 {
 		cm := configMap(fmt.Sprint("owner-", n))
-		if err := admin.Create(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, admin.Create(t.Context(), cm))
 		time.Sleep(30 * time.Millisecond)
 		cm.Data = map[string]string{"a": "b"}
-		if err := admin.Update(t.Context(), cm); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, admin.Update(t.Context(), cm))
 	}
 	time.Sleep(time.Minute)
 	ended(t, stop)
-	if n := len(secrets(t, server)); n != 5 {
-		t.Errorf("created %d Secrets for 5 owners", n)
-	}
+	testkit.Equal(t, len(secrets(t, server)), 5, "created Secrets for 5 owners")
 	watches := 0
 	for _, r := range server.Requests() {
 		if r.Verb == "watch" && r.Resource.Resource == "configmaps" {
 			watches++
 		}
 	}
-	if watches != 1 {
-		t.Errorf("ConfigMaps were watched %d times", watches)
-	}
+	testkit.Equal(t, watches, 1, "ConfigMaps were watched")
 }
 
 // TestNewHost_OfABridge names the remedy.
 func TestNewHost_OfABridge(t *testing.T) {
 	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
-	if _, err := ctrl.NewHost(mgr, client.Options{}); err == nil || !strings.Contains(err.Error(), "method Setpoint returns") {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(ctrl.NewHost(mgr, client.Options{})), "method Setpoint returns")
 }

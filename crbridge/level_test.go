@@ -26,6 +26,7 @@ import (
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -51,9 +52,7 @@ func eachLevel(t *testing.T, test func(t *testing.T, complete func(ctrl.Manager,
 func secrets(t *testing.T, server *sim.Server) []corev1.Secret {
 	t.Helper()
 	var list corev1.SecretList
-	if err := newClient(t, server.Config()).List(t.Context(), &list); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, newClient(t, server.Config()).List(t.Context(), &list))
 	return list.Items
 }
 
@@ -76,9 +75,7 @@ func TestStop_LetsReconcilesFinish(t *testing.T) {
 			finished = mgr.GetClient().Create(ctx, &corev1.Secret{ObjectMeta: configMap(r.Name).ObjectMeta})
 			return ctrl.Result{}, finished
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
 		<-begun
 		ended(t, stop)
@@ -104,13 +101,9 @@ func TestReconciliationTimeout(t *testing.T) {
 			why <- ctx.Err()
 			return ctrl.Result{}, reconcile.TerminalError(ctx.Err())
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer ended(t, start(t, mgr))
-		if err := <-why; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the context of the Reconcile ended with %v", err)
-		}
+		testkit.ErrorIs(t, <-why, context.DeadlineExceeded, "the context of the Reconcile ended with")
 	})
 }
 
@@ -132,17 +125,13 @@ func TestLostLease(t *testing.T) {
 			written <- err
 			return ctrl.Result{}, err
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
 		if err := <-written; !errors.Is(err, term.ErrFenced) && !errors.Is(err, context.Canceled) {
 			t.Errorf("the write after the lost Lease returned %v", err)
 		}
 		synctest.Wait()
-		if len(secrets(t, server)) != 0 {
-			t.Error("the write after the lost Lease was carried out")
-		}
+		testkit.Equal(t, len(secrets(t, server)), 0, "the write after the lost Lease was carried out")
 		_ = stop() // level a ends with an error, because their controllers cannot start again
 	})
 }
@@ -176,27 +165,19 @@ func TestReadYourWrites(t *testing.T) {
 			}
 			return ctrl.Result{}, c.Create(ctx, child)
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
 		defer ended(t, stop)
 		admin := newClient(t, server.Config())
 		for n := range 10 {
 			cm := configMap(fmt.Sprint("owner-", n))
-			if err := admin.Create(t.Context(), cm); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, admin.Create(t.Context(), cm))
 			time.Sleep(200 * time.Millisecond)
 			cm.Data = map[string]string{"a": "b"} // an event before the create is shown
-			if err := admin.Update(t.Context(), cm); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, admin.Update(t.Context(), cm))
 		}
 		time.Sleep(time.Minute)
-		if n := len(secrets(t, server)); n != 10 {
-			t.Errorf("created %d Secrets for 10 owners in %d Reconciles", n, runs.Load())
-		}
+		testkit.Equal(t, len(secrets(t, server)), 10)
 	})
 }
 
@@ -219,9 +200,7 @@ func TestUndeclaredReads(t *testing.T) {
 					read <- err
 					return ctrl.Result{}, reconcile.TerminalError(err)
 				}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				stop := start(t, mgr)
 				err = <-read
 				ended(t, stop)
@@ -246,14 +225,10 @@ func TestContext(t *testing.T) {
 			got <- fmt.Sprint(controller.ReconcileIDFromContext(ctx) != "", " ", ctx.Value(key{}), " ", ctrl.LoggerFrom(ctx).GetSink() != nil)
 			return ctrl.Result{}, nil
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
 		defer ended(t, stop)
-		if s := <-got; s != "true based true" {
-			t.Errorf("the context has %q", s)
-		}
+		testkit.Equal(t, <-got, "true based true", "the context has")
 	})
 }
 
@@ -263,16 +238,12 @@ func TestLostLease_EndsTheProcess(t *testing.T) {
 		server := sim.NewServer(sim.ConfigMaps, sim.Secrets, sim.Leases)
 		mgr := managerOn(t, server.Config(), elected(), ctrl.Settings{})
 		r := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil })
-		if err := levels["level a"](mgr, r); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, levels["level a"](mgr, r))
 		ended := make(chan error, 1)
 		go func() { ended <- mgr.Start(t.Context()) }()
 		<-mgr.Elected()
 		server.Add(fault.Rule{Match: fault.Match{Resources: []string{"leases"}}, Refuse: apierrors.NewInternalError(errors.New("etcd"))})
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "leader election lost") {
-			t.Errorf("Start returned %v", err)
-		}
+		testkit.ErrorContains(t, <-ended, "leader election lost", "Start returned")
 	})
 }
 
@@ -286,9 +257,7 @@ func TestOptions_WithoutACounterpart(t *testing.T) {
 		`only "leases" is supported`: {LeaderElection: true, LeaderElectionID: "a", LeaderElectionResourceLock: "configmaps"},
 		"the cache is Setpoint's":    {NewCache: theircache.New},
 	} {
-		if _, err := ctrl.NewManager(server.Config(), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q in it", err, want)
-		}
+		testkit.ErrorContains(t, testkit.Err(ctrl.NewManager(server.Config(), o)), want)
 	}
 }
 
@@ -305,9 +274,7 @@ func TestBuild_Refuses(t *testing.T) {
 		`"nilled": its Recon`:     of().Named("nilled").Complete((*counting)(nil)),
 		`"configmap": another co`: errors.Join(of().Complete(r), of().Complete(r)),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("the error is %v, want %q in it", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
 	}
 }
 
@@ -331,9 +298,7 @@ func TestStop_WithoutLeaderElection(t *testing.T) {
 				close(begun)
 				return ctrl.Result{}, nil
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			stop := start(t, mgr)
 			<-begun
 			stopping := time.Now()
@@ -352,17 +317,13 @@ func TestUnservedKind_StopsNoOtherController(t *testing.T) {
 		server.Put(sim.ConfigMaps, configMap("a"))
 		mgr := managerOn(t, server.Config(), ctrl.Options{}, ctrl.Settings{})
 		err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.Pod{}, "node", func(client.Object) []string { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		begun := make(chan struct{})
 		err = complete(mgr, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
 			close(begun)
 			return ctrl.Result{}, nil
 		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
 		select {
 		case <-begun:
@@ -385,15 +346,11 @@ func TestNames_MayRepeatAtLevelA(t *testing.T) {
 				runs.Add(1)
 				return ctrl.Result{}, nil
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 		}
 		stop := start(t, mgr)
 		time.Sleep(time.Second)
 		ended(t, stop)
-		if n := runs.Load(); n != 2 {
-			t.Errorf("%d Reconciles, want one of each controller", n)
-		}
+		testkit.Equal(t, runs.Load(), 2, "Reconciles")
 	})
 }

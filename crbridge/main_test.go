@@ -18,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -34,25 +35,19 @@ func managerOn(t *testing.T, cfg *rest.Config, o ctrl.Options, s ctrl.Settings) 
 	o.Logger, o.Metrics = testr.New(t), metricsserver.Options{BindAddress: "0"}
 	o.Controller.SkipNameValidation = new(true)
 	mgr, err := ctrl.New(cfg, o, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return mgr
 }
 
 func ended(t *testing.T, stop func() error) {
 	t.Helper()
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, stop(), nil)
 }
 
 func newClient(t *testing.T, cfg *rest.Config) client.Client {
 	t.Helper()
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return c
 }
 

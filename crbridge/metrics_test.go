@@ -5,6 +5,7 @@ package crbridge_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestMetrics: the registry of controller-runtime has the metrics of the controllers of both levels
@@ -29,18 +31,12 @@ func TestMetrics(t *testing.T) {
 			o.LeaderElectionID = "metrics" // another test has counts of their elector
 			mgr := managerOn(t, server.Config(), o, ctrl.Settings{})
 			r := reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil })
-			if err := theirs.NewControllerManagedBy(mgr).Named("metrics-a").For(&corev1.ConfigMap{}).Complete(r); err != nil {
-				t.Fatal(err)
-			}
-			if err := ctrl.NewControllerManagedBy(mgr).Named("metrics-b").For(&corev1.ConfigMap{}).Complete(r); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, theirs.NewControllerManagedBy(mgr).Named("metrics-a").For(&corev1.ConfigMap{}).Complete(r))
+			testkit.NoError(t, ctrl.NewControllerManagedBy(mgr).Named("metrics-b").For(&corev1.ConfigMap{}).Complete(r))
 			defer ended(t, start(t, mgr))
 			time.Sleep(time.Minute)
 			families, err := theirmetrics.Registry.Gather()
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, err, nil)
 			found := map[string]bool{}
 			for _, f := range families {
 				for _, m := range f.GetMetric() {
@@ -54,9 +50,7 @@ func TestMetrics(t *testing.T) {
 				"controller_runtime_active_workers metrics-b", "workqueue_depth metrics-a", "workqueue_depth metrics-b",
 				"workqueue_work_duration_seconds metrics-b", "setpoint_informers synced", "leader_election_master_status metrics",
 			} {
-				if !found[want] {
-					t.Errorf("there is no %s", want)
-				}
+				testkit.Equal(t, found[want], true, fmt.Sprintf("there is no %s", want))
 			}
 		})
 	}

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // figures are what TestMeasure of the example prints.
@@ -54,9 +56,7 @@ func TestMoving(t *testing.T) {
 		}
 		f := measured(t, out)
 		t.Logf("%-9s %+v, %d packages of controller-runtime", s.patch, f, linked)
-		if !s.gains(f) {
-			t.Errorf("after the step %q the figures are %+v", s.patch, f)
-		}
+		testkit.Equal(t, s.gains(f), true, fmt.Sprintf("after the step %q the figures are %+v", s.patch, f))
 	}
 	for i := len(steps) - 1; i > 0; i-- {
 		apply(t, dir, steps[i].patch, "--reverse")
@@ -70,13 +70,9 @@ func TestMoving(t *testing.T) {
 func example(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/moving")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(dir, os.DirFS("testdata/moving")))
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for module, folder := range map[string]string{"github.com/setpoint-dev/setpoint": filepath.Dir(here), "github.com/setpoint-dev/setpoint/crbridge": here} {
 		outputOf(t, dir, "go", "mod", "edit", "-replace", module+"="+folder)
 	}
@@ -111,9 +107,7 @@ func filesOf(t *testing.T, dir string) map[string]string {
 		all[name] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return all
 }
 
@@ -129,8 +123,6 @@ func measured(t *testing.T, out []byte) (f figures) {
 	_, err := fmt.Fscanf(strings.NewReader(text),
 		"20 Guestbooks, watches 500 ms late: %d ConfigMaps, %d Secrets, %d of %d writes refused a stop took %f s, its Reconcile finished: %t, the next leader worked %f s after the stop began",
 		&f.configMaps, &f.secrets, &f.refused, &f.writes, &f.stop, &f.finished, &f.next)
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
+	testkit.NoError(t, err, text)
 	return f
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // operator is a published operator whose reconcilers run unchanged, in a module of testdata.
@@ -64,9 +66,7 @@ func TestOperators(t *testing.T) {
 func (o operator) patched(t *testing.T, in, source string) string {
 	t.Helper()
 	to := t.TempDir()
-	if err := os.CopyFS(to, os.DirFS(source)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(to, os.DirFS(source)))
 	for name, p := range o.patches {
 		file := filepath.Join(to, name)
 		edit(t, file, p[0], p[1])
@@ -80,9 +80,7 @@ func (o operator) patched(t *testing.T, in, source string) string {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(filepath.Dir(mod), name), text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 	}
 	edit(t, mod, "replace (\n", "replace (\n\t"+o.module+" => "+to+"\n")
 	return mod

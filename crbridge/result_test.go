@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/setpoint-dev/setpoint/crbridge"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // reconciles runs a controller of level b with one worker for an hour, and returns when the calls
@@ -37,14 +38,10 @@ func reconciles(t *testing.T, o controller.Options, f func(ctx context.Context, 
 				at = append(at, time.Since(first))
 				return f(ctx, len(at))
 			}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		stop := start(t, mgr)
 		time.Sleep(time.Hour)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, stop(), nil)
 	})
 	return at
 }
@@ -105,9 +102,7 @@ func TestResult(t *testing.T) {
 			for i := range at {
 				at[i] = at[i].Round(time.Second)
 			}
-			if got := fmt.Sprint(at); got != test.want {
-				t.Errorf("Reconciles began at %s, not at %s", got, test.want)
-			}
+			testkit.Equal(t, fmt.Sprint(at), test.want, fmt.Sprintf("Reconciles began at, not at %s", test.want))
 		})
 	}
 }
@@ -120,9 +115,7 @@ func TestResult_PanicIsRetried(t *testing.T) {
 		}
 		return reconcile.Result{}, nil
 	})
-	if len(at) != 2 {
-		t.Errorf("%d calls of Reconcile, not 2", len(at))
-	}
+	testkit.Equal(t, len(at), 2, "calls of Reconcile")
 }
 
 // The name of controller-runtime's spec is "should time out if ReconciliationTimeout is set".
@@ -131,9 +124,8 @@ func TestResult_ReconciliationTimeout(t *testing.T) {
 		if call == 1 {
 			began := time.Now()
 			<-ctx.Done()
-			if d := time.Since(began); d != time.Minute || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				t.Errorf("the context ended after %v: %v", d, ctx.Err())
-			}
+			testkit.Equal(t, time.Since(began), time.Minute)
+			testkit.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
 			return reconcile.Result{}, ctx.Err()
 		}
 		return reconcile.Result{}, nil
@@ -180,14 +172,10 @@ func prefers(t *testing.T, result reconcile.Result, err error) {
 			time.Sleep(time.Minute)
 			return reconcile.Result{}, nil
 		}))
-		if wrong != nil {
-			t.Fatal(wrong)
-		}
+		testkit.NoError(t, wrong)
 		stop := start(t, mgr)
 		time.Sleep(time.Hour)
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, stop(), nil)
 		if len(order) != 2 || order[0] != "b" {
 			t.Errorf("after the requeue, the order was %v, not b before a", order)
 		}

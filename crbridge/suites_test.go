@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // rewrite replaces text in the files of a suite, because the specs use an unexported name.
@@ -109,9 +110,7 @@ type exception struct {
 func readExceptions(t *testing.T) (all []exception) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "suites", "exceptions.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -134,13 +133,9 @@ func workspace(t *testing.T) string {
 	dir := t.TempDir()
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/controller-runtime")
 	source, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	theirs := filepath.Join(dir, "controller-runtime")
-	if err := os.CopyFS(theirs, os.DirFS(strings.TrimSpace(string(source)))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.CopyFS(theirs, os.DirFS(strings.TrimSpace(string(source)))))
 	for file, declaration := range map[string]string{
 		"cache/cache.go": "(cfg *rest.Config, opts Options) (Cache, error) {", "client/client.go": "(config *rest.Config, options Options) (Client, error) {",
 		"manager/manager.go": "(config *rest.Config, options Options) (Manager, error) {",
@@ -148,28 +143,20 @@ func workspace(t *testing.T) string {
 		edit(t, filepath.Join(theirs, "pkg", file), "func New"+declaration, "var New = newUnlessReplaced\n\nfunc newUnlessReplaced"+declaration)
 	}
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	work := fmt.Sprintf("go 1.26.0\n\nuse (\n\t%s\n\t%s\n\t%s\n)\n", theirs, here, filepath.Dir(here))
-	if err := os.WriteFile(filepath.Join(dir, "go.work"), []byte(work), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "go.work"), []byte(work), 0o600))
 	return dir
 }
 
 func edit(t *testing.T, file, old, by string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if !bytes.Contains(text, []byte(old)) {
 		t.Fatalf("%s has changed: it has no %q", file, old)
 	}
-	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte(old), []byte(by)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, bytes.ReplaceAll(text, []byte(old), []byte(by)), 0o600))
 }
 
 // prepare returns the folder of the suite's tests.
@@ -180,20 +167,12 @@ func (s suite) prepare(t *testing.T, work string) string {
 	if s.copied != "" {
 		folder = filepath.Join(packages, s.copied)
 		files, err := filepath.Glob(filepath.Join(packages, s.folder, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(folder, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		testkit.NoError(t, os.MkdirAll(folder, 0o750))
 		for _, f := range files {
 			text, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(folder, filepath.Base(f)), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
+			testkit.NoError(t, os.WriteFile(filepath.Join(folder, filepath.Base(f)), text, 0o600))
 		}
 	}
 	for _, r := range s.rewrites {
@@ -205,13 +184,9 @@ func (s suite) prepare(t *testing.T, work string) string {
 		}
 	}
 	hook, err := os.ReadFile(filepath.Join("testdata", "suites", "hook.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	hook = bytes.ReplaceAll(hook, []byte("PACKAGE"), []byte(s.folder))
-	if err := os.WriteFile(filepath.Join(folder, "hook_test.go"), hook, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(folder, "hook_test.go"), hook, 0o600))
 	return folder
 }
 
@@ -219,17 +194,11 @@ func (s suite) run(t *testing.T, work string, exceptions []exception) {
 	folder := s.prepare(t, work)
 	kubeconfig, report := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "report.json")
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
-	if err := cluster.WriteKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cluster.WriteKubeconfig(kubeconfig))
 	args := []string{"test", "-count=1", ".", "-ginkgo.timeout=4m", "-ginkgo.json-report=" + report}
 	for _, e := range exceptions {
 		if e.suite == s.name && !e.applies {
@@ -256,9 +225,7 @@ func (s suite) compare(t *testing.T, report string, output []byte, exceptions []
 			Failure                           struct{ Message string }
 		}
 	}
-	if err := json.Unmarshal(text, &suites); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &suites))
 	states, failed := map[string]int{}, map[string]string{}
 	for _, suite := range suites {
 		for _, r := range suite.SpecReports {

@@ -36,6 +36,7 @@ import (
 	ctrl "github.com/setpoint-dev/setpoint/crbridge"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -120,9 +121,7 @@ func things() *runtime.Scheme {
 func freeAddress(t *testing.T) (address string, port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String(), l.Addr().(*net.TCPAddr).Port
 }
@@ -131,21 +130,15 @@ func freeAddress(t *testing.T) (address string, port int) {
 func writeCertificate(t *testing.T, dir string) (ca []byte) {
 	t.Helper()
 	certificate, ca, err := envtest.ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var chain []byte
 	for _, der := range certificate.Certificate {
 		chain = append(chain, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
 	}
 	for name, text := range map[string][]byte{"tls.crt": chain, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	return ca
 }
@@ -174,42 +167,29 @@ func hooked(t *testing.T) (mgr *ctrl.Bridge, address, dir string, ca []byte) {
 // controller-runtime's builder registers them.
 func TestWebhooks_ARealAPIServerCallsThem(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	dir := t.TempDir()
 	ca := writeCertificate(t, dir)
 	address, port := freeAddress(t)
 	own := webhook.NewServer(webhook.Options{Port: port, CertDir: dir, TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}})
 	mgr := managerOn(t, cluster.Config(), ctrl.Options{Scheme: things(), WebhookServer: own}, ctrl.Settings{})
-	if err := ctrl.NewWebhookManagedBy(mgr, &Thing{}).WithDefaulter(thingHooks{}).WithValidator(thingHooks{}).Complete(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, ctrl.NewWebhookManagedBy(mgr, &Thing{}).WithDefaulter(thingHooks{}).WithValidator(thingHooks{}).Complete())
 	defer ended(t, start(t, mgr))
-	if _, err := cluster.InstallWebhooks(t.Context(), envtest.Webhooks{Paths: []string{"testdata/webhook"}, Address: address, CABundle: ca}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(cluster.InstallWebhooks(t.Context(), envtest.Webhooks{Paths: []string{"testdata/webhook"}, Address: address, CABundle: ca})))
 	admin, err := client.New(cluster.Config(), client.Options{Scheme: things()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	made := &Thing{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}}
 	if err := admin.Create(t.Context(), made); err != nil || made.Color != "green" {
 		t.Errorf("the color is %q, want the default green: %v", made.Color, err)
 	}
 	made.Color = "red"
-	if err := admin.Update(t.Context(), made); err == nil || !strings.Contains(err.Error(), "red is taken") {
-		t.Errorf("the update to red returned %v", err)
-	}
+	testkit.ErrorContains(t, admin.Update(t.Context(), made), "red is taken", "the update to red returned")
 	var converted ThingV2
-	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(made), &converted); err != nil || converted.Paint != "green" {
-		t.Errorf("the other version has the paint %q: %v", converted.Paint, err)
-	}
+	testkit.Equal(t, admin.Get(t.Context(), client.ObjectKeyFromObject(made), &converted), nil)
+	testkit.Equal(t, converted.Paint, "green")
 }
 
 // TestWebhooks_AStopLetsRequestsFinish: the context of a request continues, and its client gets the
@@ -251,13 +231,9 @@ func TestWebhooks_AStopLetsRequestsFinish(t *testing.T) {
 	if got := <-answer; !strings.HasPrefix(got, "200") || !strings.Contains(got, "the context: \\u003cnil\\u003e") {
 		t.Errorf("the request that ran at the stop got %s", got)
 	}
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-result, nil)
 	families, err := theirmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
 		return f.GetName() == "controller_runtime_webhook_requests_total" && strings.Contains(f.String(), `"/held"`)
 	}) {
@@ -277,9 +253,7 @@ func TestWebhooks_UseANewCertificateOnDisk(t *testing.T) {
 		}
 		return r.Body.Close()
 	}
-	if err := get(ca); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, get(ca))
 	ready := slices.IndexFunc(mgr.Setpoint().Readyz(), func(c manager.Check) bool {
 		return c.Name() == "certificate-webhook-server" && c.Check(t.Context()) == nil
 	})
@@ -314,9 +288,7 @@ func TestWebhooks_Start(t *testing.T) {
 		if err := mgr.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the webhook server: cannot read the TLS files") || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
-		if err := checker(nil); err == nil {
-			t.Error("the server was started")
-		}
+		testkit.NotEqual(t, checker(nil), nil, "the server was started")
 	}
 }
 
@@ -332,9 +304,7 @@ func TestWebhooks_AddedDuringStart(t *testing.T) {
 		<-again.C
 	}
 	r, err := callerOf(t, ca).Get("https://" + address + "/a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_ = r.Body.Close()
 }
 
@@ -342,13 +312,9 @@ func TestWebhooks_AddedDuringStart(t *testing.T) {
 func TestWebhooks_MapTheirOptions(t *testing.T) {
 	dir := t.TempDir()
 	ca := writeCertificate(t, dir)
-	if err := os.WriteFile(filepath.Join(dir, "clients.crt"), ca, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "clients.crt"), ca, 0o600))
 	other, otherCA, err := envtest.ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	provide := func(c *tls.Config) {
 		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &other, nil }
 	}
@@ -366,16 +332,12 @@ func TestWebhooks_MapTheirOptions(t *testing.T) {
 			mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
 			own := webhook.NewServer(c.o)
 			own.Register("/a", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
-			if err := mgr.Add(own); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, mgr.Add(own))
 			defer ended(t, start(t, mgr))
 			r, err := callerOf(t, c.ca).Get("https://" + address + "/a")
 			if err == nil {
 				_ = r.Body.Close()
-				if r.StatusCode != http.StatusAccepted {
-					t.Errorf("the status is %d: another handler has answered", r.StatusCode)
-				}
+				testkit.Equal(t, r.StatusCode, http.StatusAccepted, "the status is: another handler has answered")
 			}
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the request returned %v, want %q", err, c.want)
@@ -408,9 +370,7 @@ func TestWebhooks_OptionsWithoutACounterpart(t *testing.T) {
 		if err != nil {
 			log = append(log, err.Error())
 		}
-		if found := slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, want) }); found == (want == "") {
-			t.Errorf("New reports %q, want %q", log, want)
-		}
+		testkit.NotEqual(t, slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, want) }), want == "", fmt.Sprintf("New reports %q", log))
 	}
 }
 
@@ -431,9 +391,7 @@ func (c customHooks) Start(ctx context.Context) error {
 func TestWebhooks_AnotherImplementationRuns(t *testing.T) {
 	own := customHooks{started: make(chan struct{})}
 	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{WebhookServer: own}, ctrl.Settings{})
-	if mgr.GetWebhookServer() != webhook.Server(own) {
-		t.Error("GetWebhookServer returns another server")
-	}
+	testkit.Equal(t, mgr.GetWebhookServer(), webhook.Server(own), "GetWebhookServer returns another server")
 	stop := start(t, mgr)
 	<-own.started
 	ended(t, stop)
@@ -444,15 +402,11 @@ func TestWebhooks_TwoServers(t *testing.T) {
 	mgr, address, dir, ca := hooked(t)
 	mgr.GetWebhookServer().Register("/a", http.NotFoundHandler())
 	_, port := freeAddress(t)
-	if err := mgr.Add(webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, mgr.Add(webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})))
 	defer ended(t, start(t, mgr))
 	for _, at := range []string{address, fmt.Sprintf("127.0.0.1:%d", port)} {
 		r, err := callerOf(t, ca).Get("https://" + at + "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		_ = r.Body.Close()
 	}
 }
@@ -460,7 +414,5 @@ func TestWebhooks_TwoServers(t *testing.T) {
 // TestMetrics_ExtraHandlerWithoutAServer: 0 is the default address of kubebuilder's main function.
 func TestMetrics_ExtraHandlerWithoutAServer(t *testing.T) {
 	mgr := managerOn(t, sim.NewServer(sim.ConfigMaps).Config(), ctrl.Options{}, ctrl.Settings{})
-	if err := mgr.AddMetricsServerExtraHandler("/a", http.NotFoundHandler()); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, mgr.AddMetricsServerExtraHandler("/a", http.NotFoundHandler()), nil)
 }

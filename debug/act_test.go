@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // post sends JSON, with pairs of header fields and values.
@@ -83,9 +84,7 @@ func TestActions(t *testing.T) {
 			}
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -85,22 +86,17 @@ func TestHandler_SeesControllersAddedLater(t *testing.T) {
 			if w.Code != http.StatusOK || !strings.Contains(body, want) || !json.Valid(w.Body.Bytes()) {
 				t.Errorf("%s: %d without %s:\n%s", path, w.Code, want, body)
 			}
-			if w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
-				t.Errorf("%s: %v", path, w.Header())
-			}
+			testkit.Equal(t, w.Header().Get("Content-Type"), "application/json", path)
+			testkit.Equal(t, w.Header().Get("X-Content-Type-Options"), "nosniff", path)
 			for _, never := range []string{"<", "hunter2", "password"} {
 				if strings.Contains(body, never) {
 					t.Errorf("%s has %q:\n%s", path, never, body)
 				}
 			}
 		}
-		if w := get(t, h, "GET", "/debug/pprof/"); !strings.Contains(w.Body.String(), "\nheap\n") {
-			t.Errorf("the profiles are %s", w.Body)
-		}
+		testkit.Contains(t, get(t, h, "GET", "/debug/pprof/").Body.String(), "\nheap\n", "the profiles")
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	})
 }
 
@@ -133,16 +129,12 @@ func TestAdd_RefusesOtherMachines(t *testing.T) {
 		debug.Add(m, debug.Options{Address: address})
 		want := `the manager "test" cannot run: the debug server: debug.Options.Address: ` + address + " is no loopback address, and the debug server authorizes no one; " +
 			"use localhost:6060, or pass debug.Handler to Authorize of a server of server.Add"
-		if err := m.Run(stopped); err == nil || err.Error() != want {
-			t.Errorf("%s: %v", address, err)
-		}
+		testkit.Equal(t, fmt.Sprint(m.Run(stopped)), want, address)
 	}
 	for _, address := range []string{"", "localhost:0", "LocalHost:0", "127.0.0.1:0", "127.1.2.3:0"} {
 		m := newManager(t, nil)
 		debug.Add(m, debug.Options{Address: address})
-		if err := m.Run(stopped); err != nil {
-			t.Errorf("%q: %v", address, err)
-		}
+		testkit.Equal(t, m.Run(stopped), nil, address)
 	}
 }
 
@@ -172,12 +164,8 @@ func TestAdd_ServesLocalHostsOnly(t *testing.T) {
 		if slices.Contains([]string{"evil.example.com:6060", "localhost.example.com", "10.0.0.1"}, host) {
 			want = http.StatusForbidden
 		}
-		if resp.StatusCode != want {
-			t.Errorf("%s: %d, want %d", host, resp.StatusCode, want)
-		}
+		testkit.Equal(t, resp.StatusCode, want, host)
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-ended, nil)
 }

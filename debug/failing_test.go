@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -55,9 +56,7 @@ func TestFailing_OneKey(t *testing.T) {
   "total": 1
 }
 `
-	if w.Body.String() != want {
-		t.Errorf("got %s", w.Body)
-	}
+	testkit.Equal(t, w.Body.String(), want)
 }
 
 // TestFailing_Selects: parameters select keys, and the oldest failures come first.
@@ -134,7 +133,5 @@ func TestBadRequests(t *testing.T) {
 		}
 	}
 	var none []manager.Controller
-	if w := get(t, debug.Failing(none...), "GET", "/"); w.Body.String() != "{\n  \"keys\": [],\n  \"total\": 0\n}\n" {
-		t.Errorf("no controllers: %s", w.Body)
-	}
+	testkit.Equal(t, get(t, debug.Failing(none...), "GET", "/").Body.String(), "{\n  \"keys\": [],\n  \"total\": 0\n}\n", "no controllers")
 }

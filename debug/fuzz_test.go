@@ -30,6 +30,7 @@ import (
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -103,9 +104,7 @@ func newKeeper(t testing.TB) (off, on http.Handler) {
 	t.Cleanup(func() {
 		stop()
 		<-busy
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 		api.Close()
 	})
 	<-r.began

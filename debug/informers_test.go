@@ -13,6 +13,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 type line struct {
@@ -29,9 +30,7 @@ func TestInformers(t *testing.T) {
 	)
 	w := get(t, h, "GET", "/")
 	var shown []line
-	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil {
-		t.Fatalf("%v: %s", err, w.Body)
-	}
+	testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &shown), w.Body)
 	if want := []line{
 		{Kind: "ConfigMap.v1", Scope: "cluster west", Phase: "failing", Err: "no <route>", Storage: "decoded"},
 		{Kind: "Pod.v1", Phase: "synced", Objects: 3, Bytes: 900, Storage: "decoded"},
@@ -42,17 +41,11 @@ func TestInformers(t *testing.T) {
 	if n := strings.Count(w.Body.String(), `"Err"`); n != 1 {
 		t.Errorf("%d of the informers have an error: %s", n, w.Body)
 	}
-	if w := get(t, h, "GET", "/Pod.v1"); w.Code != http.StatusNotFound {
-		t.Errorf("GET /Pod.v1: %d", w.Code)
-	}
-	if w := get(t, h, "POST", "/"); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("POST /: %d", w.Code)
-	}
+	testkit.Equal(t, get(t, h, "GET", "/Pod.v1").Code, http.StatusNotFound)
+	testkit.Equal(t, get(t, h, "POST", "/").Code, http.StatusMethodNotAllowed)
 }
 
 // TestInformers_None: a cache without informers is an empty list.
 func TestInformers_None(t *testing.T) {
-	if body := get(t, debug.Informers(), "GET", "/").Body.String(); body != "[]\n" {
-		t.Errorf("got %q", body)
-	}
+	testkit.Equal(t, get(t, debug.Informers(), "GET", "/").Body.String(), "[]\n")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -69,9 +70,8 @@ func TestKeys_Selects(t *testing.T) {
 		for _, k := range got.Keys {
 			text += k.Key + " "
 		}
-		if text += fmt.Sprintf("%d of %d", got.Total, got.All); text != want {
-			t.Errorf("%q: %s\nwant %s", query, text, want)
-		}
+		text += fmt.Sprintf("%d of %d", got.Total, got.All)
+		testkit.Equal(t, text, want, query)
 	}
 	for query, want := range map[string]string{
 		"?sort=size": "sort=size is invalid; use age, attempts, duration, reason or key", "?controller=web": `no controller is named "web"; there are ["backup" "website"]`,

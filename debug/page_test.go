@@ -4,6 +4,7 @@
 package debug_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestPage_IsSmallAndSelfContained: three files without a link to another server, under 200 KB.
@@ -26,18 +28,14 @@ func TestPage_IsSmallAndSelfContained(t *testing.T) {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 		text := strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "") // a name, not an address
-		if urls := regexp.MustCompile(`(?:https?:)?//[a-z0-9.-]+\.[a-z]|@import|url\(`).FindAllString(text, -1); len(urls) > 0 {
-			t.Errorf("%s names other servers: %q", path, urls)
-		}
+		testkit.Len(t, regexp.MustCompile(`(?:https?:)?//[a-z0-9.-]+\.[a-z]|@import|url\(`).FindAllString(text, -1), 0, fmt.Sprintf("%s names other servers", path))
 		if inline := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|<script>|<style|style="| on[a-z]+="`).FindAllString(body, -1); len(inline) > 0 {
 			t.Errorf("%s has %q", path, inline)
 		}
 		if w := get(t, h, "HEAD", path); w.Code != http.StatusOK || w.Body.Len() > 0 {
 			t.Errorf("HEAD %s: %d with %d bytes", path, w.Code, w.Body.Len())
 		}
-		if w := get(t, h, "POST", path); w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("POST %s: %d", path, w.Code)
-		}
+		testkit.Equal(t, get(t, h, "POST", path).Code, http.StatusMethodNotAllowed, fmt.Sprintf("POST %s", path))
 	}
 	t.Logf("the page has %d bytes", size)
 	if size > 200_000 {
@@ -53,15 +51,11 @@ func TestPage_Headers(t *testing.T) {
 		for name, want := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
-			if got := header.Get(name); got != want {
-				t.Errorf("%s: %s is %q", path, name, got)
-			}
+			testkit.Equal(t, header.Get(name), want, path, name)
 		}
 		policy := header.Get("Content-Security-Policy")
 		for _, want := range []string{"default-src 'none'; ", "script-src 'self'; ", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'"} {
-			if !strings.Contains(policy, want) {
-				t.Errorf("%s: the policy %q lacks %q", path, policy, want)
-			}
+			testkit.Contains(t, policy, want, path, "the policy")
 		}
 		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
 			t.Errorf("%s: the policy is %q", path, policy)
@@ -81,9 +75,7 @@ func TestPage_RefusesOtherSites(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Site", site)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
-			if w.Code != want {
-				t.Errorf("%s from %q: %d, want %d", path, site, w.Code, want)
-			}
+			testkit.Equal(t, w.Code, want, fmt.Sprintf("%s from %q", path, site))
 		}
 	}
 }

@@ -84,7 +84,6 @@ func TestProfiles_EndWithTheirRequest(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	a := profile(ctx, "/profile?seconds=3600")
-	if _, err := gzip.NewReader(a.Body); a.Code != http.StatusOK || err != nil {
-		t.Errorf("it is answered with %d, %v", a.Code, err)
-	}
+	testkit.Equal(t, a.Code, http.StatusOK)
+	testkit.Equal(t, testkit.Err(gzip.NewReader(a.Body)), nil)
 }

@@ -33,9 +33,8 @@ func TestRBAC_HasStableFields(t *testing.T) {
 		want := `{"name":"test","needed":[{"group":"","resource":"configmaps","verbs":["list","watch"],"why":"the informer of ConfigMap.v1"}],"used":[],"missing":[]}`
 		var r rbac.Report
 		testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
-		if got, _ := json.Marshal(r); string(got) != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
-		}
+		got, _ := json.Marshal(r)
+		testkit.Equal(t, string(got), want)
 	})
 }
 
@@ -50,9 +49,8 @@ func TestRBAC_OfASilentAPIServer(t *testing.T) {
 		w := get(t, debug.Handler(m, debug.Options{}), "GET", "/debug/rbac")
 		var r rbac.Report
 		testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &r))
-		if took := time.Since(began); took != 2*time.Second || !strings.Contains(r.Error, "deadline") {
-			t.Errorf("after %s the error is %q", took, r.Error)
-		}
+		testkit.Equal(t, time.Since(began), 2*time.Second)
+		testkit.Contains(t, r.Error, "deadline")
 	})
 }
 

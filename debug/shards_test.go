@@ -27,10 +27,6 @@ func TestShards(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &shown); err != nil || len(shown) != 1 || shown[0].Group != "default/web" {
 		t.Errorf("%v: %s", err, w.Body)
 	}
-	if w := get(t, h, "GET", "/web"); w.Code != http.StatusNotFound {
-		t.Errorf("GET /web: %d", w.Code)
-	}
-	if body := get(t, debug.Shards(nil), "GET", "/").Body.String(); body != "[]\n" {
-		t.Errorf("no group: %q", body)
-	}
+	testkit.Equal(t, get(t, h, "GET", "/web").Code, http.StatusNotFound)
+	testkit.Equal(t, get(t, debug.Shards(nil), "GET", "/").Body.String(), "[]\n", "no group")
 }

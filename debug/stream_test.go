@@ -68,9 +68,7 @@ func TestStream_EndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		follow(t.Context(), debug.Stream(func() []byte { return []byte("{}") }))
-		if took := time.Since(began); took != 10*time.Minute {
-			t.Errorf("it ends after %s", took)
-		}
+		testkit.Equal(t, time.Since(began), 10*time.Minute, "it ends after")
 	})
 }
 
@@ -89,15 +87,11 @@ func TestStream_Limit(t *testing.T) {
 		}
 		leave()
 		for range 16 {
-			if code := <-ended; code != http.StatusOK {
-				t.Errorf("status %d", code)
-			}
+			testkit.Equal(t, <-ended, http.StatusOK, "status")
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if w := follow(ctx, h); w.Code != http.StatusOK {
-			t.Errorf("after the pages have left: %d", w.Code)
-		}
+		testkit.Equal(t, follow(ctx, h).Code, http.StatusOK, "after the pages have left")
 	})
 }
 
@@ -130,9 +124,7 @@ func TestStream_EndsWithItsClientAndItsServer(t *testing.T) {
 	defer func() { _ = resp.Body.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := s.Config.Shutdown(ctx); err != nil {
-		t.Fatalf("a stop waits for a page: %v", err)
-	}
+	testkit.NoError(t, s.Config.Shutdown(ctx), "a stop waits for a page")
 	<-left
 }
 
@@ -213,16 +205,12 @@ func TestStream_Summary(t *testing.T) {
 		if c := got.Controllers[0]; c.Rate == nil || *c.Rate < 1.5 || *c.Rate > 2.5 || *c.Asks < 3*1.5 || *c.Asks > 3*2.5 || *c.P50 < 75 || *c.P50 > 130 || c.Requests != 3*c.Reconciles {
 			t.Errorf("two Reconciles a second, of 100ms and 3 requests each: %s", text)
 		}
-		if c := got.Controllers[1]; fmt.Sprint(c.Classes) != "map[background:1 interactive:1]" {
-			t.Errorf("ready by class: %v", c.Classes)
-		}
+		testkit.Equal(t, fmt.Sprint(got.Controllers[1].Classes), "map[background:1 interactive:1]", "ready by class")
 		c := got.Controllers[2]
 		if c.Name != "website" || !c.Leading || c.Waiting != 50 || c.Workers == 0 || c.Reconciles != 50 || c.Failing["Error"] != 50 || c.Rate == nil || *c.Rate != 0 || c.P50 != nil || c.Requests != 0 || len(c.Classes) != 0 || fmt.Sprint(c.Kinds) != "[ConfigMap.v1]" {
 			t.Errorf("the controller is %+v", c)
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -60,9 +61,7 @@ func TestTrace(t *testing.T) {
 		put("second")
 		put("third")
 		<-done
-		if took := time.Since(began); took != 10*time.Minute {
-			t.Errorf("it ends after %s", took)
-		}
+		testkit.Equal(t, time.Since(began), 10*time.Minute, "it ends after")
 		var got []string
 		for line := range strings.Lines(w.Body.String()) {
 			var r controller.Traced
@@ -79,9 +78,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("the headers are %v", h)
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	})
 }
 

@@ -87,9 +87,7 @@ func TestInPod(t *testing.T) {
 	c.Watch(source.Kind(cache.For[*corev1.ConfigMap](mgr.Cache()), handler.Self()))
 	mgr.Add(c)
 	fmt.Println("loaded")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(bufio.NewReader(os.Stdin).ReadString('\n')))
 	fmt.Println("stopped:", mgr.Run(ctx))
 }
 

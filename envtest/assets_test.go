@@ -46,9 +46,7 @@ func TestSupervisedEnds(t *testing.T) {
 	if err := d.lock.Close(); err != nil { // as if we had died, but for the pipe
 		t.Fatal(err)
 	}
-	if err := p.stop(p.cmd.WaitDelay); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, p.stop(p.cmd.WaitDelay), nil)
 	dead()
 	if exists(t, d.path) || exists(t, d.lock.Name()) {
 		t.Error("the data or its lock is still there")
@@ -69,9 +67,7 @@ func TestSupervisedFails(t *testing.T) {
 			t.Errorf("%v, want it to say %q", err, part)
 		}
 	}
-	if err := p.stop(p.cmd.WaitDelay); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, p.stop(p.cmd.WaitDelay), nil)
 }
 
 // E1: prebuilt binaries are used only on request, and must exist.
@@ -86,9 +82,7 @@ func TestFindAssets(t *testing.T) {
 		t.Errorf("without kube-apiserver: %v", err)
 	}
 	testkit.NoError(t, os.WriteFile(filepath.Join(a.dir, apiServerName), nil, 0o755))
-	if _, err := findAssets(Options{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, testkit.Err(findAssets(Options{})), nil)
 	if _, err := findAssets(Options{Controllers: true}); !strings.Contains(errorText(err), "kube-controller-manager") {
 		t.Errorf("without kube-controller-manager: %v", err)
 	}
@@ -111,10 +105,6 @@ func TestKubebuilderAssets(t *testing.T) {
 	name, err := c.Namespace(ctx, "assets")
 	testkit.NoError(t, err)
 	create(ctx, t, c.dynamic.Resource(lamps).Namespace(name), object("envtest.setpoint.dev/v1", "Lamp", "desk"))
-	if err := c.Stop(); err != nil {
-		t.Error(err)
-	}
-	if exists(t, c.plane.dir.path) {
-		t.Error("its data is still there")
-	}
+	testkit.Equal(t, c.Stop(), nil)
+	testkit.Equal(t, exists(t, c.plane.dir.path), false, "its data is still there")
 }

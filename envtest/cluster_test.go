@@ -60,9 +60,7 @@ func waitGone(ctx context.Context, t *testing.T, r dynamic.ResourceInterface, na
 		return r.Watch(ctx, o)
 	}}
 	_, err := watchtools.Until(ctx, version, watcher, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
-	if err != nil {
-		t.Fatalf("%s does not go away: %v", name, err)
-	}
+	testkit.NoError(t, err, fmt.Sprintf("%s does not go away", name))
 }
 
 // E1: the built program is the Kubernetes version that it reports.
@@ -96,9 +94,7 @@ func TestCRDsAreServed(t *testing.T) {
 		found := discovery.FilteredBy(discovery.ResourcePredicateFunc(func(gv string, _ *metav1.APIResource) bool {
 			return gv == "envtest.setpoint.dev/"+version
 		}), lists)
-		if (len(found) > 0) != want {
-			t.Errorf("discovery has version %s: %v, want %v", version, len(found) > 0, want)
-		}
+		testkit.Equal(t, len(found) > 0, want, fmt.Sprintf("discovery has version %s", version))
 	}
 	_ = groups
 }
@@ -215,9 +211,7 @@ func TestConfigFor(t *testing.T) {
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	testkit.NoError(t, c.Apply(ctx, "testdata/roles.yaml"))
-	if _, err := c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "without-a-namespace", metav1.GetOptions{}); err != nil {
-		t.Errorf("Apply: %v", err)
-	}
+	testkit.Equal(t, testkit.Err(c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "without-a-namespace", metav1.GetOptions{})), nil, "Apply")
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	testkit.NoError(t, c.WriteKubeconfig(path))
 	existing, err := Start(ctx, Options{Kubeconfig: path})
@@ -231,16 +225,12 @@ func TestConfigFor(t *testing.T) {
 		}
 		cfg, err = cluster.ConfigFor("joe", "readers")
 		joe := clientFor(t, cfg, err)
-		if _, err := joe.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{}); err != nil {
-			t.Errorf("%s: a reader: %v", how, err)
-		}
+		testkit.Equal(t, testkit.Err(joe.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{})), nil, how, "a reader")
 		if err := joe.Resource(configMaps).Namespace("default").Delete(ctx, "none", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("%s: a reader deletes: %v, want Forbidden", how, err)
 		}
 	}
-	if _, err := c.ConfigFor(""); err == nil {
-		t.Error("a user without a name is nobody")
-	}
+	testkit.NotEqual(t, testkit.Err(c.ConfigFor("")), nil, "a user without a name is nobody")
 }
 
 // E1, E2: with an existing cluster, nothing is started, and Stop deletes what Namespace created.
@@ -254,9 +244,7 @@ func TestExistingCluster(t *testing.T) {
 	name, err := existing.Namespace(ctx, "borrowed")
 	testkit.NoError(t, err)
 	found, err := c.dynamic.Resource(namespaces).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatalf("it is another cluster: %v", err)
-	}
+	testkit.NoError(t, err, "it is another cluster")
 	testkit.NoError(t, existing.Stop())
 	waitGone(ctx, t, c.dynamic.Resource(namespaces), name, found.GetResourceVersion())
 }
@@ -273,16 +261,10 @@ func TestE2_ParallelStarts(t *testing.T) {
 	}
 	wg.Wait()
 	for i, c := range clusters {
-		if errs[i] != nil {
-			t.Fatal(errs[i])
-		}
+		testkit.NoError(t, errs[i])
 		defer func() {
-			if err := c.Stop(); err != nil {
-				t.Error(err)
-			}
-			if exists(t, c.plane.dir.path) {
-				t.Error("its data is still there")
-			}
+			testkit.Equal(t, c.Stop(), nil)
+			testkit.Equal(t, exists(t, c.plane.dir.path), false, "its data is still there")
 		}()
 	}
 	create(ctx, t, clusters[0].dynamic.Resource(configMaps).Namespace("default"), object("v1", "ConfigMap", "mine"))
@@ -292,9 +274,7 @@ func TestE2_ParallelStarts(t *testing.T) {
 	stranger := clusters[0].Config()
 	stranger.Host = clusters[1].Config().Host
 	client := clientFor(t, stranger, nil)
-	if _, err := client.Resource(configMaps).List(ctx, metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("one control plane accepts the other's certificates: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(client.Resource(configMaps).List(ctx, metav1.ListOptions{})), "certificate", "one control plane accepts the other's certificates")
 	// Without controllers, service accounts do not exist, so pods must not need one.
 	pod := object("v1", "Pod", "lonely")
 	pod.Object["spec"] = map[string]any{"containers": []any{map[string]any{"name": "a", "image": "b"}}}
@@ -318,9 +298,7 @@ func TestStopClosesItsConnection(t *testing.T) {
 	made, err := newClients(&rest.Config{Host: server.URL})
 	testkit.NoError(t, err)
 	c := &Cluster{clients: made}
-	if _, err := c.discovery.ServerVersion(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(c.discovery.ServerVersion()))
 	testkit.NoError(t, c.Stop())
 	select {
 	case <-closed:
@@ -335,17 +313,13 @@ func TestKubeconfigIsComplete(t *testing.T) {
 	testkit.NoError(t, err)
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
 	client := clientFor(t, cfg, err)
-	if _, err := client.Resource(namespaces).Get(testContext(t), "kube-system", metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, testkit.Err(client.Resource(namespaces).Get(testContext(t), "kube-system", metav1.GetOptions{})), nil)
 	if cfg := c.Config(); cfg.QPS >= 0 {
 		t.Errorf("QPS is %v: the client limits itself", cfg.QPS)
 	}
 	mine := c.Config()
 	mine.Host = "elsewhere"
-	if c.Config().Host == "elsewhere" {
-		t.Error("Config does not return a copy")
-	}
+	testkit.NotEqual(t, c.Config().Host, "elsewhere", "Config does not return a copy")
 }
 
 // E4: the caller receives a process's error about an invalid argument.
@@ -375,9 +349,8 @@ func TestStartFails(t *testing.T) {
 			}
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(runParent(), "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	left, _ := filepath.Glob(filepath.Join(runParent(), "*"))
+	testkit.Len(t, left, 0, "left behind")
 }
 
 func TestOutput(t *testing.T) {
@@ -391,7 +364,5 @@ func TestOutput(t *testing.T) {
 			t.Errorf("a line does not say whose it is: %q", line)
 		}
 	}
-	if !strings.Contains(out.String(), "kube-apiserver: ") {
-		t.Errorf("nothing from kube-apiserver in %q", out.String())
-	}
+	testkit.Contains(t, out.String(), "kube-apiserver: ", "nothing from kube-apiserver in")
 }

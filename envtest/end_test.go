@@ -7,6 +7,7 @@ package envtest
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -27,9 +28,7 @@ func waitDead(t *testing.T, lock string) func() {
 	testkit.NoError(t, err)
 	return func() {
 		defer f.Close()
-		if _, err := lockFile(f, true, true); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(lockFile(f, true, true)))
 	}
 }
 
@@ -84,13 +83,9 @@ func TestE5_KilledFamily(t *testing.T) {
 	}
 	next, err := newRunDir(runParent())
 	testkit.NoError(t, err)
-	if !exists(t, living.path) {
-		t.Error("a start removed the directory of a living one")
-	}
+	testkit.Equal(t, exists(t, living.path), true, "a start removed the directory of a living one")
 	for _, d := range []*runDir{living, next} {
-		if err := d.remove(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, d.remove(), nil)
 	}
 }
 
@@ -110,9 +105,7 @@ func TestE4_KilledChild(t *testing.T) {
 			t.Errorf("%s says %q", what, text)
 		}
 	}
-	if exists(t, c.plane.dir.path) {
-		t.Error("the data is still there")
-	}
+	testkit.Equal(t, exists(t, c.plane.dir.path), false, "the data is still there")
 }
 
 // The API server restarts at the same address, with its data. Meanwhile its address refuses
@@ -133,9 +126,7 @@ func TestRestartAPIServer(t *testing.T) {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
 		_, err = c.Namespace(ctx, "none")
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("without an API server: %v", err)
-	}
+	testkit.ErrorIs(t, err, syscall.ECONNREFUSED, "without an API server")
 	// Another program takes the port.
 	address := strings.TrimPrefix(host, "https://")
 	thief, err := net.Listen("tcp", address)
@@ -147,23 +138,15 @@ func TestRestartAPIServer(t *testing.T) {
 	for range 2 {
 		testkit.NoError(t, c.StartAPIServer(ctx))
 	}
-	if c.Config().Host != host {
-		t.Errorf("it is at %s now, was at %s", c.Config().Host, host)
-	}
-	if _, err := c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
-		t.Errorf("its data: %v", err)
-	}
+	testkit.Equal(t, c.Config().Host, host, fmt.Sprintf("it is at now, was at %s", host))
+	testkit.Equal(t, testkit.Err(c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "kept", metav1.GetOptions{})), nil, "its data")
 	server := c.plane.find(apiServerName)
 	for range 2 { // the second time nothing happens
 		testkit.NoError(t, c.KillAPIServer())
 	}
-	if !strings.Contains(errorText(server.err), "signal: killed") {
-		t.Errorf("killed, it ended with %v", server.err)
-	}
+	testkit.Contains(t, errorText(server.err), "signal: killed", fmt.Sprintf("killed, it ended with %v", server.err))
 	testkit.NoError(t, c.StartAPIServer(ctx))
-	if err := c.Stop(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, c.Stop(), nil)
 	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "has been stopped") {
 		t.Errorf("after Stop: %v", err)
 	}
@@ -172,14 +155,9 @@ func TestRestartAPIServer(t *testing.T) {
 func TestRunDirOfAnother(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "file")
 	testkit.NoError(t, os.WriteFile(parent, nil, 0o600))
-	if _, err := newRunDir(parent); err == nil || !strings.Contains(err.Error(), parent) {
-		t.Errorf("a file as the directory of run directories: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(newRunDir(parent)), parent, "a file as the directory of run directories")
 	long := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
-	if _, err := newRunDir(long); err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter directory") {
-		t.Errorf("a path that is too long for a socket: %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(long, "*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	testkit.ErrorContains(t, testkit.Err(newRunDir(long)), "set TMPDIR to a shorter directory", "a path that is too long for a socket")
+	left, _ := filepath.Glob(filepath.Join(long, "*"))
+	testkit.Len(t, left, 0, "left behind")
 }

@@ -25,9 +25,7 @@ func Example() {
 		cluster, err := envtest.Start(ctx, envtest.Options{})
 		testkit.NoError(t, err)
 		defer func() {
-			if err := cluster.Stop(); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, cluster.Stop(), nil)
 		}()
 
 		namespace, err := cluster.Namespace(ctx, "settings")
@@ -35,9 +33,7 @@ func Example() {
 		clients := kubernetes.NewForConfigOrDie(cluster.Config())
 		settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}
 		_, err = clients.CoreV1().ConfigMaps(namespace).Create(ctx, settings, metav1.CreateOptions{})
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, err, nil)
 	}
 	_ = test // with the signature of a test
 }

@@ -140,9 +140,7 @@ func startHelper(t *testing.T) (report helperReport, process *os.Process, end fu
 	end = sync.OnceFunc(func() { in.Close(); _ = cmd.Wait() })
 	t.Cleanup(end)
 	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("the helper ended before its control plane served: %v", err)
-	}
+	testkit.NoError(t, err, "the helper ended before its control plane served")
 	testkit.NoError(t, json.Unmarshal(line, &report))
 	return report, cmd.Process, end
 }

@@ -30,9 +30,7 @@ func TestValidate(t *testing.T) {
 		"version of a cluster":    {Options{Version: "1.36", Kubeconfig: "a"}, "Options.Version and Options.Kubeconfig"},
 		"version of the binaries": {Options{Version: "1.36", UseKubebuilderAssets: true}, "Options.Version and Options.UseKubebuilderAssets"},
 	} {
-		if got := errorText(test.options.Validate()); !strings.Contains(got, test.want) {
-			t.Errorf("%s: %s, want %q", name, got, test.want)
-		}
+		testkit.Contains(t, errorText(test.options.Validate()), test.want, name)
 	}
 	o := Options{}.withDefaults()
 	if o.StartTimeout != 60*time.Second || o.StopTimeout != 10*time.Second || o.Progress != os.Stderr {
@@ -50,12 +48,8 @@ func TestTail(t *testing.T) {
 	}
 	write("one\ntwo\nhal")
 	write("f\nopen")
-	if got := last.String(); got != "one\ntwo\nhalf\nopen" {
-		t.Errorf("%q", got)
-	}
-	if got := out.String(); got != "p: one\np: two\np: half\n" {
-		t.Errorf("passed on: %q", got)
-	}
+	testkit.Equal(t, last.String(), "one\ntwo\nhalf\nopen")
+	testkit.Equal(t, out.String(), "p: one\np: two\np: half\n", "passed on")
 	write("\n" + strings.Repeat("x\n", 2*tailLines) + strings.Repeat("y", 2*maxLine) + "\nend\n")
 	lines := strings.Split(last.String(), "\n")
 	if len(lines) != tailLines || lines[tailLines-1] != "end" || len(lines[tailLines-2]) != maxLine {
@@ -83,21 +77,11 @@ func TestGoOutput(t *testing.T) {
 	report.begin("downloading", 0)
 	o := &tail{skips: report.took}
 	for _, part := range []string{"go: downloading k8s.io/api v0.36.3\ngo: down", "loading k8s.io/client-go v0.36.3\n"} {
-		if _, err := o.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(o.Write([]byte(part))))
 	}
-	if got := report.textLocked(); got != "0s, downloading: module 2, k8s.io/client-go v0.36.3" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, report.textLocked(), "0s, downloading: module 2, k8s.io/client-go v0.36.3")
 	report.begin("compiling", 2491)
-	if _, err := o.Write([]byte("k8s.io/api/core/v1\nk8s.io/api/apps/v1\n# broken/package\nbroken/package/a.go:1:2: no\nlast")); err != nil {
-		t.Fatal(err)
-	}
-	if got := report.textLocked(); got != "0s, compiling: 2 of at most 2491 packages" {
-		t.Errorf("%q", got)
-	}
-	if got := o.String(); got != "# broken/package\nbroken/package/a.go:1:2: no\nlast" {
-		t.Errorf("what is left for an error: %q", got)
-	}
+	testkit.NoError(t, testkit.Err(o.Write([]byte("k8s.io/api/core/v1\nk8s.io/api/apps/v1\n# broken/package\nbroken/package/a.go:1:2: no\nlast"))))
+	testkit.Equal(t, report.textLocked(), "0s, compiling: 2 of at most 2491 packages")
+	testkit.Equal(t, o.String(), "# broken/package\nbroken/package/a.go:1:2: no\nlast", "what is left for an error")
 }

@@ -7,7 +7,6 @@ package envtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,21 +73,17 @@ func TestE1_BuildOnce(t *testing.T) {
 		t.Errorf("the program's name %s does not say its versions", name)
 	}
 	again, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
-	if err != nil || again != first {
-		t.Errorf("the second time: %s, %v", again, err)
-	}
+	testkit.Equal(t, err, nil, "the second time")
+	testkit.Equal(t, again, first, "the second time")
 	// "build -v -buildvcs=false".
 	if text, _ := os.ReadFile(log); strings.Count(string(text), "build") != 2 {
 		t.Errorf("go was run like this:\n%s", text)
 	}
 	testkit.NoError(t, os.WriteFile(filepath.Join(src.dir, "main.go"), []byte("package main\n"), 0o644))
 	changed, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
-	if err != nil || changed == first {
-		t.Errorf("after a change of the source: %s, %v", changed, err)
-	}
-	if files := cached(t, cache); len(files) != 2 {
-		t.Errorf("in the cache: %v, want two programs", files)
-	}
+	testkit.Equal(t, err, nil, "after a change of the source")
+	testkit.NotEqual(t, changed, first, "after a change of the source")
+	testkit.Len(t, cached(t, cache), 2)
 }
 
 // E1: each release has its own requirements, and its own program in the cache.
@@ -107,9 +102,7 @@ func TestBuild_CachesReleasesBesideEachOther(t *testing.T) {
 	testkit.NoError(t, err)
 	for _, r := range releases() {
 		// One is list, the other build.
-		if n := strings.Count(string(text), " -modfile="+r.requirements()+".mod -tags="+r.tag()+" "); n != 2 {
-			t.Errorf("%s: %d go commands with its module file, want 2:\n%s", r, n, text)
-		}
+		testkit.Equal(t, strings.Count(string(text), " -modfile="+r.requirements()+".mod -tags="+r.tag()+" "), 2, r, "go commands with its module file")
 	}
 }
 
@@ -122,16 +115,12 @@ func TestBuildConcurrently(t *testing.T) {
 	var waiters sync.WaitGroup
 	out := writerFunc(func(line string) {
 		if strings.Contains(line, "waiting for another process") {
-			if err := os.WriteFile(log+".pipe", nil, 0o600); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, os.WriteFile(log+".pipe", nil, 0o600), nil)
 		}
 	})
 	for range 2 {
 		waiters.Go(func() {
-			if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: out}); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testkit.Err(cachedProgram(t.Context(), cache, src, &progressReport{out: out})), nil)
 		})
 	}
 	waiters.Wait()
@@ -153,27 +142,21 @@ func TestBuildWaitCancelled(t *testing.T) {
 	var done sync.WaitGroup
 	done.Go(func() { // this one builds until the pipe gets a writer
 		_, err := cachedProgram(first, cache, src, &progressReport{out: &testkit.Buffer{}})
-		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the build of the control plane was stopped") {
-			t.Errorf("the build: %v", err)
-		}
+		testkit.ErrorIs(t, err, context.Canceled, "the build")
+		testkit.ErrorContains(t, err, "the build of the control plane was stopped", "the build")
 	})
 	// Opening the other end returns when go runs.
 	pipe, err := os.OpenFile(log+".pipe", os.O_WRONLY, 0)
 	testkit.NoError(t, err)
 	defer pipe.Close()
 	_, err = cachedProgram(second, cache, src, &progressReport{out: writerFunc(func(string) { stopSecond() })})
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), ".lock") {
-		t.Errorf("the wait: %v", err)
-	}
+	testkit.ErrorIs(t, err, context.Canceled, "the wait")
+	testkit.ErrorContains(t, err, ".lock", "the wait")
 	stopFirst()
 	done.Wait()
-	if files := cached(t, cache); len(files) > 0 {
-		t.Errorf("a cancelled build leaves %v", files)
-	}
+	testkit.Len(t, cached(t, cache), 0, "a cancelled build leaves")
 	// go and its children are dead: the pipe has no reader.
-	if _, err := pipe.WriteString("x"); err == nil {
-		t.Error("somebody still reads the pipe")
-	}
+	testkit.NotEqual(t, testkit.Err(pipe.WriteString("x")), nil, "somebody still reads the pipe")
 }
 
 // Each failure has one clear sentence with the cause and the remedy. Nothing is left in the cache.
@@ -209,9 +192,7 @@ func TestBuildFails(t *testing.T) {
 					t.Errorf("%v\nwant it to say %q", err, part)
 				}
 			}
-			if files := cached(t, cache); len(files) > 0 {
-				t.Errorf("left in the cache: %v", files)
-			}
+			testkit.Len(t, cached(t, cache), 0, "left in the cache")
 		})
 	}
 }
@@ -220,9 +201,7 @@ func TestNoGo(t *testing.T) {
 	src, cache, _ := fakeGo(t, "")
 	t.Setenv("PATH", t.TempDir())
 	_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
-	if !errors.Is(err, errNoGo) {
-		t.Errorf("without a go command: %v", err)
-	}
+	testkit.ErrorIs(t, err, errNoGo, "without a go command")
 }
 
 // A killed build leaves a directory; the next build removes it.
@@ -232,9 +211,7 @@ func TestBuildAfterKilled(t *testing.T) {
 	testkit.NoError(t, err)
 	name := fmt.Sprintf("%s-%s-%s-%s-%s.tmp", KubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH, key)
 	testkit.NoError(t, os.Mkdir(filepath.Join(cache, name), 0o755))
-	if _, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})))
 	if files := cached(t, cache); len(files) != 1 || strings.HasSuffix(files[0], ".tmp") {
 		t.Errorf("in the cache: %v", files)
 	}
@@ -248,9 +225,7 @@ func TestBuildEnvironment(t *testing.T) {
 	t.Setenv("GOPROXY", "https://example.com")
 	env := strings.Join(buildEnvironment("/scratch"), "\n") + "\n"
 	for _, want := range []string{"GOFLAGS=-p=1 -modcacherw\n", "GOWORK=off\n", "CGO_ENABLED=0\n", "GOTMPDIR=/scratch\n", "GOPROXY=https://example.com\n"} {
-		if !strings.Contains(env, want) {
-			t.Errorf("no %q in\n%s", want, env)
-		}
+		testkit.Contains(t, env, want, fmt.Sprintf("no %q in", want))
 	}
 	if strings.Contains(env, "GOOS=") || strings.Contains(env, "/some/go.work") {
 		t.Errorf("too much in\n%s", env)

@@ -58,9 +58,7 @@ func TestReleases_AreTheMakefiles(t *testing.T) {
 	for _, r := range releases() {
 		want += " " + r.minor()
 	}
-	if !strings.Contains(string(text), want+"\n") {
-		t.Errorf("the Makefile does not contain %q", want)
-	}
+	testkit.Contains(t, string(text), want+"\n", "the Makefile")
 }
 
 // Start with prebuilt binaries or an existing cluster does not look at the variable.

@@ -4,6 +4,7 @@
 package envtest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -19,9 +20,7 @@ func TestRequirements_AreOfTheRelease(t *testing.T) {
 		file := "controlplane/" + r.requirements() + ".mod"
 		text, err := os.ReadFile(file)
 		testkit.NoError(t, err)
-		if want := "\tk8s.io/kubernetes " + string(r) + "\n"; !strings.Contains(string(text), want) {
-			t.Errorf("%s does not have %q: change one of them, and run go run tidy.go there", file, want)
-		}
+		testkit.Contains(t, string(text), "\tk8s.io/kubernetes "+string(r)+"\n", file, "change one of them, and run go run tidy.go there")
 	}
 	files, err := filepath.Glob("controlplane/*.mod")
 	if err != nil || len(files) != len(releases()) {
@@ -47,22 +46,18 @@ func TestProgramCanBeInstalled(t *testing.T) {
 		if strings.Contains(string(text), "replace") || strings.Contains(string(text), " v0.0.0\n") {
 			t.Errorf("%s.mod has replace lines, or requires staging modules at v0.0.0: run go run tidy.go there", file)
 		}
-		if _, err := os.Stat(file + ".sum"); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(os.Stat(file+".sum")), nil)
 	}
 }
 
 func TestFindSource(t *testing.T) {
 	s, err := findSource(t.Context())
 	testkit.NoError(t, err)
-	if _, err := os.Stat(filepath.Join(s.dir, "etcd.go")); s.dir == "" || err != nil {
-		t.Errorf("in the working tree the source is %+v: %v", s, err)
-	}
+	testkit.NotEqual(t, s.dir, "")
+	testkit.Equal(t, testkit.Err(os.Stat(filepath.Join(s.dir, "etcd.go"))), nil)
 	listed, err := listSource(t.Context())
-	if err != nil || listed != s {
-		t.Errorf("go list says %+v, %v, want %+v", listed, err, s)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Equal(t, listed, s)
 	t.Chdir(t.TempDir())
 	if _, err := listSource(t.Context()); err == nil || !strings.Contains(err.Error(), modulePath) || !strings.Contains(err.Error(), programVariable) {
 		t.Errorf("outside of a module: %v", err)
@@ -85,9 +80,7 @@ func TestVersionIn(t *testing.T) {
 		"the module itself":    {&debug.BuildInfo{Main: debug.Module{Path: modulePath, Version: "(devel)"}}, ""},
 		"without this package": {&debug.BuildInfo{}, ""},
 	} {
-		if got := versionIn(test.info); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
+		testkit.Equal(t, versionIn(test.info), test.want, name)
 	}
 }
 
@@ -107,9 +100,8 @@ func TestSourceKey(t *testing.T) {
 	for _, step := range []struct{ name, text string }{{"go.mod", "a"}, {"go.sum", "a"}, {"main.go", "package main"}, {"main.go", "package main // b"}, {"other.go", ""}} {
 		write(step.name, step.text)
 		k := key()
-		if before, ok := seen[k]; ok {
-			t.Errorf("%v does not change the key of %s", step, before)
-		}
+		before, ok := seen[k]
+		testkit.Equal(t, ok, false, fmt.Sprintf("%v does not change the key of %s", step, before))
 		seen[k] = step.name
 	}
 	last := key()
@@ -118,9 +110,7 @@ func TestSourceKey(t *testing.T) {
 	write("kubernetes-1.36.mod", "x")
 	write("kubernetes-1.36.sum", "x")
 	write("only_1.36.go", "//go:build kubernetes1.36\n\npackage main\n")
-	if key() != last {
-		t.Error("a file that is not used changes the key")
-	}
+	testkit.Equal(t, key(), last, "a file that is not used changes the key")
 	older := func() string {
 		t.Helper()
 		k, err := source{dir: dir, release: "v1.36.3"}.key()
@@ -129,14 +119,10 @@ func TestSourceKey(t *testing.T) {
 	}
 	last = older()
 	write("go.sum", "changed")
-	if older() != last {
-		t.Error("go.sum changes the key of an older release")
-	}
+	testkit.Equal(t, older(), last, "go.sum changes the key of an older release")
 	for _, name := range []string{"kubernetes-1.36.mod", "kubernetes-1.36.sum", "only_1.36.go", "main.go"} {
 		write(name, "//go:build kubernetes1.36\n\npackage main // changed\n")
-		if older() == last {
-			t.Errorf("%s does not change the key of its release", name)
-		}
+		testkit.NotEqual(t, older(), last, fmt.Sprintf("%s does not change the key of its release", name))
 		last = older()
 	}
 	if k, err := (source{version: "v0.3.0"}).key(); k != "v0.3.0" || err != nil {

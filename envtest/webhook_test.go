@@ -7,9 +7,9 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -80,20 +80,16 @@ func testWebhooks(ctx context.Context, t *testing.T, cfg *rest.Config, w Webhook
 		o.SetLabels(map[string]string{"webhooks": label})
 		return o
 	}
-	if _, err := maps.Create(ctx, labeled("checked"), metav1.CreateOptions{}); err == nil || !strings.Contains(err.Error(), "denied the request: checked") {
-		t.Errorf("the validating webhook is not used: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(maps.Create(ctx, labeled("checked"), metav1.CreateOptions{})), "denied the request: checked", "the validating webhook is not used")
 	defaulted := create(ctx, t, maps, labeled("defaulted"))
-	if data, _, _ := unstructured.NestedString(defaulted.Object, "data", "from"); data != "webhook" {
-		t.Errorf("the mutating webhook is not used: %v", defaulted.Object)
-	}
+	data, _, _ := unstructured.NestedString(defaulted.Object, "data", "from")
+	testkit.Equal(t, data, "webhook", "the mutating webhook is not used", defaulted.Object)
 	dials := schema.GroupVersionResource{Group: "envtest.setpoint.dev", Version: "v1", Resource: "dials"}
 	create(ctx, t, client.Resource(dials).Namespace("default"), object("envtest.setpoint.dev/v1", "Dial", "a"))
 	got, err := client.Resource(dials.GroupResource().WithVersion("v2")).Namespace("default").Get(ctx, "a", metav1.GetOptions{})
 	testkit.NoError(t, err)
-	if to, _, _ := unstructured.NestedString(got.Object, "convertedTo"); to != "envtest.setpoint.dev/v2" {
-		t.Errorf("the conversion webhook is not used: %v", got.Object)
-	}
+	to, _, _ := unstructured.NestedString(got.Object, "convertedTo")
+	testkit.Equal(t, to, "envtest.setpoint.dev/v2", "the conversion webhook is not used", got.Object)
 	testkit.NoError(t, remove(ctx))
 	create(ctx, t, maps, labeled("checked"))
 	testRemoved(ctx, t, client)
@@ -103,9 +99,7 @@ func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
 	t.Helper()
 	maps := client.Resource(configMaps).Namespace("default")
 	for _, name := range []string{"webhooks-checked", "webhooks-defaulted"} {
-		if err := maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, maps.Delete(ctx, name, metav1.DeleteOptions{}), nil)
 	}
 	if _, err := client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the CustomResourceDefinition stays: %v", err)
@@ -127,9 +121,7 @@ func testConversionReplaced(ctx context.Context, t *testing.T, cfg *rest.Config,
 	testkit.NoError(t, err)
 	for _, m := range all {
 		if m.Object.GetKind() == "CustomResourceDefinition" {
-			if _, err := client.Resource(crds).Apply(ctx, m.Object.GetName(), m.Object, metav1.ApplyOptions{FieldManager: "kubectl"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(client.Resource(crds).Apply(ctx, m.Object.GetName(), m.Object, metav1.ApplyOptions{FieldManager: "kubectl"})))
 		}
 	}
 	remove, err := InstallWebhooks(ctx, cfg, w)
@@ -148,9 +140,7 @@ func TestInstallWebhooks_ReplacesAConversion(t *testing.T) {
 	c, err := Start(t.Context(), Options{})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, c.Stop(), nil)
 	}()
 	testConversionReplaced(t.Context(), t, c.Config(), serveWebhooks(t))
 }
@@ -179,23 +169,18 @@ func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w 
 	whole.Object["spec"].(map[string]any)["conversion"] = map[string]any{"strategy": "None"}
 	w.Paths, w.Objects = nil, []runtime.Object{part}
 
-	if _, err := InstallWebhooks(ctx, cfg, w); err == nil || !strings.Contains(err.Error(), "is not installed; install the whole one first") {
-		t.Errorf("without the whole one: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(InstallWebhooks(ctx, cfg, w)), "is not installed; install the whole one first", "without the whole one")
 	before, err := client.Resource(crds).Apply(ctx, whole.GetName(), whole, metav1.ApplyOptions{FieldManager: owner})
 	testkit.NoError(t, err)
 	for i := range 3 {
 		remove, err := InstallWebhooks(ctx, cfg, w)
-		if err != nil {
-			t.Fatalf("time %d: %v", i, err)
-		}
+		testkit.NoError(t, err, fmt.Sprintf("time %d", i))
 		testkit.NoError(t, remove(ctx))
 	}
 	after, err := client.Resource(crds).Get(ctx, whole.GetName(), metav1.GetOptions{})
 	testkit.NoError(t, err)
-	if to, _, _ := unstructured.NestedString(after.Object, "spec", "conversion", "webhook", "clientConfig", "url"); to != "https://"+w.Address+"/convert" {
-		t.Errorf("the conversion calls %q", to)
-	}
+	to, _, _ := unstructured.NestedString(after.Object, "spec", "conversion", "webhook", "clientConfig", "url")
+	testkit.Equal(t, to, "https://"+w.Address+"/convert", "the conversion calls")
 	for _, u := range []*unstructured.Unstructured{before, after} {
 		unstructured.RemoveNestedField(u.Object, "spec", "conversion")
 	}
@@ -213,9 +198,7 @@ func TestInstallWebhooks_AConversionAlone(t *testing.T) {
 			c, err := Start(t.Context(), Options{})
 			testkit.NoError(t, err)
 			defer func() {
-				if err := c.Stop(); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, c.Stop(), nil)
 			}()
 			testConversionAlone(t.Context(), t, c.Config(), serveWebhooks(t), owner)
 		})
@@ -252,12 +235,8 @@ func TestE6_WebhooksAreUsedAtOnce_InABubble(t *testing.T) {
 // probe from the tests above.
 func TestE6_InstallWebhooksProbesTheAPIServer(t *testing.T) {
 	server := sim.New(t, scheme.Scheme)
-	if _, err := InstallWebhooks(t.Context(), server.Config(), serveWebhooks(t)); err != nil {
-		t.Fatal(err)
-	}
-	if server.Count("create", sim.Leases) == 0 {
-		t.Error("InstallWebhooks has not tried whether the API server calls webhooks")
-	}
+	testkit.NoError(t, testkit.Err(InstallWebhooks(t.Context(), server.Config(), serveWebhooks(t))))
+	testkit.NotEqual(t, server.Count("create", sim.Leases), 0, "InstallWebhooks has not tried whether the API server calls webhooks")
 }
 
 func TestInstallWebhooks_InvalidInput(t *testing.T) {
@@ -278,8 +257,6 @@ func TestInstallWebhooks_InvalidInput(t *testing.T) {
 		{Webhooks{Address: "127.0.0.1:9443", CABundle: ca, Objects: []runtime.Object{nil}}, "Webhooks.Objects[0]: it is nil"},
 		{Webhooks{Address: "127.0.0.1:9443", CABundle: ca, Objects: []runtime.Object{&corev1.ConfigMap{}}}, "Webhooks.Objects[0]: it needs a name"},
 	} {
-		if _, err := InstallWebhooks(t.Context(), cfg, c.w); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("InstallWebhooks(%+v): %v, want %q", c.w, err, c.want)
-		}
+		testkit.ErrorContains(t, testkit.Err(InstallWebhooks(t.Context(), cfg, c.w)), c.want, fmt.Sprintf("InstallWebhooks(%+v)", c.w))
 	}
 }

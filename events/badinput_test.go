@@ -4,6 +4,7 @@
 package events_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,9 +52,7 @@ func TestEvent_InvalidArguments(t *testing.T) {
 				d.wantLog(1, `level=WARN msg="an event is dropped"`)
 				d.wantLog(1, says)
 				d.wantDropped("invalid", 3)
-				if d.requests() != 0 {
-					t.Errorf("%d requests", d.requests())
-				}
+				testkit.Equal(t, d.requests(), 0)
 			})
 		})
 	}
@@ -87,9 +86,8 @@ func TestSend_Refusals(t *testing.T) {
 				stop()
 				d.close()
 				d.wantDropped(strings.TrimSuffix(why, " (404)"), 2)
-				if d.requests() != 2 || d.failed != 2 {
-					t.Errorf("%d requests, %d failures", d.requests(), d.failed)
-				}
+				testkit.Equal(t, d.requests(), 2)
+				testkit.Equal(t, d.failed, 2)
 				if c.log == "" {
 					d.wantLog(0, "level=WARN")
 				} else {
@@ -109,22 +107,16 @@ func TestSend_TriesAreLimited(t *testing.T) {
 		stop := d.run()
 		d.fail(configMap("a"), "broken")
 		testkit.Pass(2 * time.Minute)
-		if n := d.requests(); n != 7 {
-			t.Errorf("%d requests", n)
-		}
+		testkit.Equal(t, d.requests(), 7)
 		testkit.Pass(10 * time.Second)
-		if n := d.requests(); n != 8 {
-			t.Errorf("%d requests", n)
-		}
+		testkit.Equal(t, d.requests(), 8)
 		d.wantDropped("too many failures", 1)
 		d.wantLog(1, "too many failures")
 		d.api.Intercept(nil)
 		d.fail(configMap("a"), "broken")
 		stop()
 		d.close()
-		if n := d.shown(); n != 1 {
-			t.Errorf("the Events count %d calls", n)
-		}
+		testkit.Equal(t, d.shown(), 1, "the Events count calls")
 	})
 }
 
@@ -138,14 +130,10 @@ func TestSend_RetryAfter(t *testing.T) {
 		defer stop()
 		d.fail(configMap("a"), "broken")
 		testkit.Pass(29 * time.Second)
-		if n := d.requests(); n != 1 {
-			t.Errorf("%d requests", n)
-		}
+		testkit.Equal(t, d.requests(), 1)
 		d.api.Intercept(nil)
 		testkit.Pass(time.Second)
-		if n := d.shown(); n != 1 {
-			t.Errorf("the Events count %d calls", n)
-		}
+		testkit.Equal(t, d.shown(), 1, "the Events count calls")
 	})
 }
 
@@ -167,9 +155,7 @@ func TestNote_IsCut(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		d.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", strings.Repeat("x", 1024))
 		d.close()
-		if got := d.list()[0].Note; got != strings.Repeat("x", 1024) {
-			t.Errorf("a note that fits is cut: %q", got)
-		}
+		testkit.Equal(t, d.list()[0].Note, strings.Repeat("x", 1024), "a note that fits is cut")
 	})
 }
 
@@ -183,9 +169,7 @@ func TestName_IsAQualifiedName(t *testing.T) {
 		bubble(t, func(t *testing.T, d *desk) {
 			r := events.New(d.client, events.Options{Name: name, Instance: strings.Repeat("ä", 100)})
 			r.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
-			if err := r.Flush(d.ctx); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, r.Flush(d.ctx), nil)
 			e := d.list()[0]
 			if got := e.ReportingController; got != want || len(validation.IsQualifiedName(got)) > 0 {
 				t.Errorf("%q becomes %q, want %q", name, got, want)
@@ -222,8 +206,7 @@ func TestKind_IsThatOfTheObject(t *testing.T) {
 		for _, e := range d.list() {
 			kinds[e.Regarding.Name] = e.Regarding.APIVersion + " " + e.Regarding.Kind
 		}
-		if kinds["a"] != "apps/v1 Deployment" || kinds["b"] != "events.k8s.io/v1 Event" {
-			t.Errorf("the kinds are %v", kinds)
-		}
+		testkit.Equal(t, kinds["a"], "apps/v1 Deployment", fmt.Sprintf("the kinds are %v", kinds))
+		testkit.Equal(t, kinds["b"], "events.k8s.io/v1 Event", fmt.Sprintf("the kinds are %v", kinds))
 	})
 }

@@ -48,9 +48,7 @@ func failingFor(
 	m.Add(c)
 	ctx, stop := context.WithTimeout(t.Context(), d)
 	defer stop()
-	if err := m.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, m.Run(ctx), nil)
 	client, err := eventsclient.NewForConfig(cfg)
 	testkit.NoError(t, err)
 	list, err := client.Events("default").List(t.Context(), metav1.ListOptions{})
@@ -125,9 +123,8 @@ func TestFailing_NoEvent(t *testing.T) {
 					n++
 					return test.reconcile(n, time.Since(began))
 				}, also...)
-				if len(found) != 0 || n == 0 {
-					t.Errorf("%d Reconciles, the Events are %+v", n, found)
-				}
+				testkit.Len(t, found, 0)
+				testkit.NotEqual(t, n, 0)
 			})
 		})
 	}
@@ -165,9 +162,7 @@ func TestFailing_Again(t *testing.T) {
 				calls += int(e.Series.Count) - 1
 			}
 		}
-		if calls != 2 {
-			t.Errorf("%d events: %+v", calls, found)
-		}
+		testkit.Equal(t, calls, 2, "events", found)
 	})
 }
 
@@ -176,14 +171,10 @@ func TestFailing_BadInput(t *testing.T) {
 	r := controller.Func[types.NamespacedName](func(context.Context, types.NamespacedName) (controller.Result, error) {
 		return controller.Result{}, nil
 	})
-	if got := events.Failing[*corev1.ConfigMap](nil, time.Hour, nil, nil); got != nil {
-		t.Errorf("no reconciler became %T", got)
-	}
-	if _, same := events.Failing[*corev1.ConfigMap](r, 0, nil, nil).(controller.Func[types.NamespacedName]); !same {
-		t.Error("without a time the reconciler is wrapped")
-	}
+	testkit.Equal(t, events.Failing[*corev1.ConfigMap](nil, time.Hour, nil, nil), nil, "no reconciler became")
+	_, same := events.Failing[*corev1.ConfigMap](r, 0, nil, nil).(controller.Func[types.NamespacedName])
+	testkit.Equal(t, same, true, "without a time the reconciler is wrapped")
 	_, err := events.Failing[*corev1.ConfigMap](r, time.Hour, nil, nil).Reconcile(t.Context(), types.NamespacedName{})
-	if !controller.IsTerminal(err) || !strings.Contains(err.Error(), "events.Failing: the handle or the recorder is nil") {
-		t.Errorf("nil arguments: %v", err)
-	}
+	testkit.Equal(t, controller.IsTerminal(err), true, "nil arguments")
+	testkit.ErrorContains(t, err, "events.Failing: the handle or the recorder is nil", "nil arguments")
 }

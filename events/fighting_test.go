@@ -5,6 +5,7 @@ package events_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -75,12 +76,8 @@ func testFights(t *testing.T, every time.Duration) {
 				t.Errorf("there is the Event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note)
 			}
 		}
-		if n != fight {
-			t.Errorf("%d events after %d fights", n, fight)
-		}
+		testkit.Equal(t, n, fight, fmt.Sprintf("events after %d fights", fight))
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-ended, nil)
 }

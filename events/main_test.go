@@ -29,6 +29,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/events"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,9 +60,8 @@ func newDesk(t *testing.T) *desk {
 	d.line = &lossy{RoundTripper: d.api}
 	d.ctx = logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&d.log, nil)))
 	var err error
-	if d.client, err = client.New(&rest.Config{Host: sim.Host, Transport: d.line, QPS: -1}, client.Options{RequireTerm: true}); err != nil {
-		t.Fatal(err)
-	}
+	d.client, err = client.New(&rest.Config{Host: sim.Host, Transport: d.line, QPS: -1}, client.Options{RequireTerm: true})
+	testkit.NoError(t, err)
 	t.Cleanup(d.client.Close)
 	d.restart()
 	return d
@@ -95,9 +95,7 @@ func (d *desk) run() (stop func()) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := d.Run(ctx); err != nil {
-			d.t.Error(err)
-		}
+		testkit.Equal(d.t, d.Run(ctx), nil)
 	})
 	return func() { cancel(); running.Wait() }
 }
@@ -107,9 +105,7 @@ func (d *desk) close() {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.ctx, time.Hour)
 	defer cancel()
-	if err := d.Close(ctx); err != nil {
-		d.t.Error(err)
-	}
+	testkit.Equal(d.t, d.Close(ctx), nil)
 }
 
 // fail records an event about obj.
@@ -121,13 +117,9 @@ func (d *desk) fail(obj metav1.Object, note string) {
 func (d *desk) list() []eventsv1.Event {
 	d.t.Helper()
 	c, err := eventsclient.NewForConfig(d.api.Config())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testkit.NoError(d.t, err)
 	all, err := c.Events("").List(d.ctx, metav1.ListOptions{})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	testkit.NoError(d.t, err)
 	return all.Items
 }
 
@@ -163,9 +155,7 @@ func (d *desk) wantDropped(why string, calls int) {
 
 func (d *desk) wantLog(times int, text string) {
 	d.t.Helper()
-	if n := strings.Count(d.log.String(), text); n != times {
-		d.t.Errorf("the log has %d times %q:\n%s", n, text, d.log.String())
-	}
+	testkit.Equal(d.t, strings.Count(d.log.String(), text), times, fmt.Sprintf("the log has %q", text))
 }
 
 // configMap returns an object.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -51,9 +52,7 @@ func TestOptionsNamespace_OfClusterScopedObjects(t *testing.T) {
 				for range 2 { // the second event of a series is a patch
 					d.Eventf(d.ctx, node(), events.Normal, "Drained", "Drain", "drained")
 					d.Eventf(d.ctx, in("shop"), events.Normal, "Created", "Create", "created")
-					if err := d.Flush(d.ctx); err != nil {
-						t.Error(err)
-					}
+					testkit.Equal(t, d.Flush(d.ctx), nil)
 				}
 				d.close()
 				d.restart()
@@ -65,13 +64,10 @@ func TestOptionsNamespace_OfClusterScopedObjects(t *testing.T) {
 				}
 				all := d.list()
 				for _, e := range all {
-					if e.Regarding != want[e.Namespace] {
-						t.Errorf("in %s: %+v", e.Namespace, e.Regarding)
-					}
+					testkit.Equal(t, e.Regarding, want[e.Namespace], fmt.Sprintf("in %s", e.Namespace))
 				}
-				if len(all) != 2 || d.shown() != 5 {
-					t.Errorf("%d Events show %d calls", len(all), d.shown())
-				}
+				testkit.Equal(t, len(all), 2)
+				testkit.Equal(t, d.shown(), 5)
 				d.wantDropped("", 0)
 			})
 		})
@@ -96,9 +92,7 @@ func TestForbidden_OneLineForEachNamespace(t *testing.T) {
 				})
 				for _, obj := range objects {
 					d.Eventf(d.ctx, obj, events.Normal, "Created", "Create", "created")
-					if err := d.Flush(d.ctx); err != nil {
-						t.Error(err)
-					}
+					testkit.Equal(t, d.Flush(d.ctx), nil)
 				}
 				own := cmp.Or(namespace, "default")
 				d.wantLog(3, "events cannot be written and are dropped; give the operator's role in this namespace the rule "+
@@ -136,9 +130,7 @@ func TestOptionsNamespace_IsGone(t *testing.T) {
 		})
 		for _, obj := range []object.Object{in("shop"), node(), node()} {
 			d.Eventf(d.ctx, obj, events.Normal, "Created", "Create", "created")
-			if err := d.Flush(d.ctx); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, d.Flush(d.ctx), nil)
 		}
 		d.wantLog(1, "level=WARN")
 		d.wantLog(1, "events about cluster-scoped objects are dropped, because their namespace is gone or terminating; "+
@@ -186,9 +178,7 @@ func TestServer(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	testkit.NoError(t, cluster.ApplyYAML(t.Context(), []byte(rights)))
 	cfg, err := cluster.ConfigFor("system:serviceaccount:ops:operator")
@@ -234,19 +224,13 @@ func record(t *testing.T, as, admin *rest.Config, namespace string, want, lines 
 		}
 	}
 	stop()
-	if err := <-running; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-running, nil)
 	var got []string
 	for _, e := range about(t, admin, of) {
 		got = append(got, e.Namespace)
-		if count(&e) != 2 {
-			t.Errorf("the Event counts %d calls", count(&e))
-		}
+		testkit.Equal(t, count(&e), 2, "the Event counts calls")
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("Events about the Node are in %v, want %v", got, want)
-	}
+	testkit.SlicesEqual(t, got, want, "Events about the Node are in")
 	var logged []string
 	for line := range strings.Lines(log.String()) {
 		if _, after, dropped := strings.Cut(line, "are dropped"); dropped {

@@ -45,9 +45,7 @@ func TestEvent_IsStored(t *testing.T) {
 			e.ReportingController != "website-operator" || e.ReportingInstance != "pod-1" || !e.EventTime.Time.Equal(began) || e.Series != nil {
 			t.Errorf("the Event is %+v", e)
 		}
-		if want := (corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "uid-of-a"}); e.Regarding != want {
-			t.Errorf("it is regarding %+v", e.Regarding)
-		}
+		testkit.Equal(t, e.Regarding, (corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "a", UID: "uid-of-a"}))
 	})
 }
 
@@ -98,9 +96,7 @@ func TestN1_RequestsForOneObject(t *testing.T) {
 				if n := d.requests() - before; n > 3 {
 					t.Errorf("%d requests at the stop", n)
 				}
-				if n := d.shown(); n != 10_060 {
-					t.Errorf("the Events count %d calls", n)
-				}
+				testkit.Equal(t, d.shown(), 10_060, "the Events count calls")
 				d.wantDropped("", 0)
 			})
 		})
@@ -118,9 +114,7 @@ func TestN1_ANewReasonIsShownAtOnce(t *testing.T) {
 		before := d.requests()
 		d.Eventf(d.ctx, configMap("a"), events.Normal, "Recovered", "Apply", "all is well")
 		testkit.Pass(time.Millisecond)
-		if n := d.requests() - before; n != 1 {
-			t.Errorf("%d requests", n)
-		}
+		testkit.Equal(t, d.requests()-before, 1)
 		stop()
 		d.close()
 	})
@@ -134,18 +128,14 @@ func TestN1_LimitForAllObjects(t *testing.T) {
 		}
 		stop := d.run()
 		testkit.Pass(10 * time.Millisecond)
-		if n := d.requests(); n != 100 {
-			t.Errorf("%d requests at once", n)
-		}
+		testkit.Equal(t, d.requests(), 100, "requests at once")
 		testkit.Pass(10 * time.Second)
 		if n := d.requests(); n < 599 || n > 601 {
 			t.Errorf("%d requests in 10 seconds", n)
 		}
 		stop()
 		d.close()
-		if n := d.shown(); n != 1000 {
-			t.Errorf("%d events", n)
-		}
+		testkit.Equal(t, d.shown(), 1000, "events")
 	})
 }
 
@@ -176,9 +166,8 @@ func TestSeries_ByTypeReasonActionAndObject(t *testing.T) {
 			}
 		}
 		d.close()
-		if n := len(d.list()); n != 16 || d.shown() != 32 {
-			t.Errorf("there are %d Events that count %d calls", n, d.shown())
-		}
+		testkit.Equal(t, len(d.list()), 16)
+		testkit.Equal(t, d.shown(), 32)
 	})
 }
 
@@ -255,13 +244,10 @@ func TestN2_TwoReplicasAtOnce(t *testing.T) {
 		d.restart()
 		for _, r := range []*events.Recorder{one, d.Recorder, one, d.Recorder, d.Recorder, one} {
 			r.Eventf(d.ctx, configMap("a"), events.Normal, "Created", "Create", "created")
-			if err := r.Flush(d.ctx); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, r.Flush(d.ctx), nil)
 		}
-		if n := d.shown(); n != 6 || len(d.list()) != 1 {
-			t.Errorf("%d Events count %d calls", len(d.list()), n)
-		}
+		testkit.Equal(t, d.shown(), 6)
+		testkit.Equal(t, len(d.list()), 1)
 	})
 }
 
@@ -270,12 +256,8 @@ func TestSeries_AnExpiredEventIsCreatedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		for range 2 {
 			d.fail(configMap("a"), "broken")
-			if err := d.Flush(d.ctx); err != nil {
-				t.Error(err)
-			}
-			if d.shown() != 1 {
-				t.Errorf("%d calls", d.shown())
-			}
+			testkit.Equal(t, d.Flush(d.ctx), nil)
+			testkit.Equal(t, d.shown(), 1, "calls")
 			d.api.Remove(resource, "default", d.list()[0].Name)
 		}
 		d.wantDropped("", 0)
@@ -297,13 +279,9 @@ func TestN3_FlushSendsAll(t *testing.T) {
 				d.fail(configMap(strconv.Itoa(i)), note(i))
 			}
 		}
-		if err := d.Flush(d.ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, d.Flush(d.ctx), nil)
 		d.api.Intercept(nil)
-		if n := d.shown(); n != 9000 {
-			t.Errorf("%d calls are shown", n)
-		}
+		testkit.Equal(t, d.shown(), 9000, "calls are shown")
 	})
 }
 
@@ -323,17 +301,13 @@ func TestN3_FlushIsLimitedByItsContext(t *testing.T) {
 			if err := flush(ctx); err == nil || !strings.Contains(err.Error(), "events: 3 events were not sent in time") || !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
-			if took := time.Since(began); took != 3*time.Second {
-				t.Errorf("it took %s", took)
-			}
+			testkit.Equal(t, time.Since(began), 3*time.Second)
 			cancel()
 			stop()
 		}
 		d.wantDropped("not sent before the stop", 3)
 		d.fail(configMap("a"), "broken")
-		if d.dropped["recorded after the stop"] != 1 {
-			t.Errorf("dropped: %v", d.dropped)
-		}
+		testkit.Equal(t, d.dropped["recorded after the stop"], 1, "dropped", d.dropped)
 	})
 }
 
@@ -367,16 +341,12 @@ func TestN3_FlushOfATerm(t *testing.T) {
 		inTerm := term.With(d.ctx, leading)
 		d.Eventf(inTerm, configMap("a"), events.Normal, "Created", "Create", "in a term")
 		d.Eventf(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
-		if err := d.Flush(inTerm); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, d.Flush(inTerm), nil)
 		if all := d.list(); len(all) != 1 || all[0].Note != "in a term" {
 			t.Errorf("the Events are %+v", all)
 		}
 		d.close()
-		if len(d.list()) != 2 {
-			t.Errorf("there are %d Events", len(d.list()))
-		}
+		testkit.Equal(t, len(d.list()), 2, "Events")
 	})
 }
 
@@ -414,22 +384,16 @@ func TestN5_MemoryIsBounded(t *testing.T) {
 			}
 		}
 		d.wantDropped("too many series wait", 2*(5000-4096))
-		if err := d.Flush(d.ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, d.Flush(d.ctx), nil)
 		for i := range 5000 {
 			d.fail(configMap(strconv.Itoa(5000+i)), "broken")
 			if i%1000 == 0 {
-				if err := d.Flush(d.ctx); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, d.Flush(d.ctx), nil)
 			}
 		}
 		d.close()
 		d.wantDropped("too many series wait", 2*(5000-4096))
-		if n := d.shown(); n != 2*4096+5000 {
-			t.Errorf("the Events count %d calls", n)
-		}
+		testkit.Equal(t, d.shown(), 2*4096+5000, "the Events count calls")
 	})
 }
 
@@ -454,9 +418,7 @@ func TestN5_EventDoesNotWait(t *testing.T) {
 		stop()
 		d.api.Intercept(nil)
 		d.close()
-		if n := d.shown(); n != 1+2*1001 {
-			t.Errorf("the Events count %d calls", n)
-		}
+		testkit.Equal(t, d.shown(), 1+2*1001, "the Events count calls")
 	})
 }
 

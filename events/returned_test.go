@@ -61,9 +61,7 @@ func TestN2_N4_EventsOfATermThatIsOver(t *testing.T) {
 					stored = 0
 				}
 				d.wantDropped(lostTerm, 1-stored)
-				if all := d.list(); len(all) != stored {
-					t.Errorf("the Events are %+v", all)
-				}
+				testkit.Len(t, d.list(), stored, "the Events")
 				d.restart()
 				clear(d.dropped)
 				d.Eventf(under, configMap("b"), events.Normal, "Created", "Create", "too late")
@@ -85,9 +83,7 @@ func TestN3_FlushOfATermSendsItsParts(t *testing.T) {
 		defer part.End(nil)
 		d.Eventf(fence.With(d.ctx, part), configMap("a"), events.Normal, "Created", "Create", "in a slot")
 		d.Eventf(d.ctx, configMap("b"), events.Normal, "Created", "Create", "without a term")
-		if err := d.Flush(fence.With(d.ctx, whole)); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, d.Flush(fence.With(d.ctx, whole)), nil)
 		if all := d.list(); len(all) != 1 || all[0].Note != "in a slot" {
 			t.Errorf("the Events are %+v", all)
 		}
@@ -111,8 +107,6 @@ func TestN2_ARequestThatWaitsAtTheEndOfItsTerm(t *testing.T) {
 		stop()
 		d.close()
 		d.wantDropped(lostTerm, 0)
-		if n := d.shown(); n != 1 {
-			t.Errorf("the Events count %d calls", n)
-		}
+		testkit.Equal(t, d.shown(), 1, "the Events count calls")
 	})
 }

@@ -92,9 +92,7 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 			t.Error(again, err)
 		}
 		wants(t, chain.Finalize(ctx, m), "deletionTimestamp", "Ensure")
-		if got := chain.State(m).String(); got != "example.com/first is next; then example.com/second, example.com/third; finalizers of others: example.com/theirs" {
-			t.Error(got)
-		}
+		testkit.Equal(t, chain.State(m).String(), "example.com/first is next; then example.com/second, example.com/third; finalizers of others: example.com/theirs")
 		testkit.NoError(t, h.Delete(ctx, page))
 		deleted := time.Now()
 		live := func() *corev1.ConfigMap {
@@ -110,12 +108,8 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 			if !errors.As(err, &step) || step.Finalizer != name || !step.Since.Equal(since) || step.Steps != 3 {
 				t.Errorf("%+v since %s, want %s", err, step.Since, since)
 			}
-			if got := s.took(); got != calls {
-				t.Errorf("called %s, want %s", got, calls)
-			}
-			if got := live().Finalizers; !slices.Equal(got, append([]string{"example.com/theirs"}, left...)) {
-				t.Errorf("left are %s", got)
-			}
+			testkit.Equal(t, s.took(), calls, "called")
+			testkit.SlicesEqual(t, live().Finalizers, append([]string{"example.com/theirs"}, left...), "left")
 			if state := chain.State(live()); state.Finalizer != name || !state.Since.Equal(since) || !errors.Is(err, state.Err) || state.Running {
 				t.Errorf("the state is %+v", state)
 			}
@@ -138,21 +132,15 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 			t.Error(got)
 		}
 		s.results[second] = nil
-		if err := chain.Finalize(ctx, live()); err != nil || s.took() != "second third" {
-			t.Error(err)
-		}
-		if got := chain.State(live()).String(); got != "waits for finalizers of others: example.com/theirs" {
-			t.Error(got)
-		}
+		testkit.Equal(t, chain.Finalize(ctx, live()), nil)
+		testkit.Equal(t, s.took(), "second third")
+		testkit.Equal(t, chain.State(live()).String(), "waits for finalizers of others: example.com/theirs")
 		// Nothing is left to do, also with an older state of the object.
-		if err := chain.Finalize(ctx, live()); err != nil || s.took() != "" {
-			t.Error(err)
-		}
+		testkit.Equal(t, chain.Finalize(ctx, live()), nil)
+		testkit.Equal(t, s.took(), "")
 		_, err = chain.Ensure(ctx, live())
 		wants(t, err, "being deleted")
-		if _, err := h.RemoveFinalizer(ctx, live(), "example.com/theirs"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(h.RemoveFinalizer(ctx, live(), "example.com/theirs")))
 		if _, err := h.GetLive(ctx, page); !apierrors.IsNotFound(err) {
 			t.Error(err)
 		}
@@ -171,9 +159,7 @@ func TestChain_ARunningStepIsVisible(t *testing.T) {
 			},
 		})
 		testkit.NoError(t, err)
-		if _, err := h.Create(ctx, configMap(first)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(h.Create(ctx, configMap(first))))
 		testkit.NoError(t, h.Delete(ctx, page))
 		m, err := h.GetLive(ctx, page)
 		testkit.NoError(t, err)
@@ -234,9 +220,7 @@ func TestNewChain_Mistakes(t *testing.T) {
 	chain, err := finalizer.NewChain(h, step)
 	testkit.NoError(t, err)
 	wants(t, chain.Finalize(t.Context(), nil), "deletionTimestamp")
-	if got := chain.State(nil).String(); got != "no finalizer is left" {
-		t.Error(got)
-	}
+	testkit.Equal(t, chain.State(nil).String(), "no finalizer is left")
 }
 
 func TestAddRemoveHas(t *testing.T) {
@@ -250,15 +234,12 @@ func TestAddRemoveHas(t *testing.T) {
 	}
 	for _, name := range []string{"", "cleanup", "a b/c", "/c"} {
 		changed, err := finalizer.Add(m, name)
-		if wants(t, err, "default/page", "example.com/cleanup"); changed {
-			t.Error(m.Finalizers)
-		}
+		wants(t, err, "default/page", "example.com/cleanup")
+		testkit.Equal(t, changed, false, m.Finalizers)
 	}
 	now := metav1.Now()
 	m.DeletionTimestamp = &now
-	if _, err := finalizer.Add(m, first); err != nil {
-		t.Error("one that it has:", err)
-	}
+	testkit.Equal(t, testkit.Err(finalizer.Add(m, first)), nil, "one that it has:")
 	_, err := finalizer.Add(m, second)
 	wants(t, err, "default/page is being deleted", second)
 	if !finalizer.Remove(m, "example.com/theirs") || finalizer.Remove(m, "example.com/theirs") || !slices.Equal(m.Finalizers, []string{first}) || shared[0] != "example.com/theirs" {

@@ -31,9 +31,7 @@ func TestChain_ShowsWhichStepHangs(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	c, err := client.New(cluster.Config(), client.Options{})
 	testkit.NoError(t, err)
@@ -101,9 +99,7 @@ func TestChain_ShowsWhichStepHangs(t *testing.T) {
 		}
 	}
 
-	if _, err := direct.Create(ctx, configMap()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(direct.Create(ctx, configMap())))
 	until("ensured", ensured)
 	testkit.NoError(t, direct.Delete(ctx, page))
 	until("hanging", hanging)
@@ -118,7 +114,5 @@ func TestChain_ShowsWhichStepHangs(t *testing.T) {
 	until("gone", gone)
 	stop()
 	running.Wait()
-	if want := []string{first, second, third}; !slices.Equal(order, want) {
-		t.Errorf("the steps ran in the order %s", order)
-	}
+	testkit.SlicesEqual(t, order, []string{first, second, third}, "the steps ran in the order")
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestInCluster(t *testing.T) {
@@ -33,9 +34,8 @@ func TestInCluster(t *testing.T) {
 	if key, ok := identity.Identity(p); key != want || !ok {
 		t.Errorf("the identity is %v, %v", key, ok)
 	}
-	if want.String() != "east:"+name.String() || (handler.ClusterKey{NamespacedName: name}).String() != name.String() {
-		t.Errorf("it is called %s", want)
-	}
+	testkit.Equal(t, want.String(), "east:"+name.String())
+	testkit.Equal(t, (handler.ClusterKey{NamespacedName: name}).String(), name.String())
 
 	broken := errors.New("broken")
 	mapped := handler.InCluster("west", handler.Map(func(_ context.Context, p *corev1.Pod) ([]types.NamespacedName, error) {

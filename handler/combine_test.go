@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestCombinations(t *testing.T) {
@@ -33,13 +34,9 @@ func TestCombinations(t *testing.T) {
 		{handler.Not(handler.Named("relabelled", handler.LabelsChanged)), "not relabelled", []bool{true, false, false, true, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.predicate.String(); got != c.name {
-				t.Errorf("it is called %q", got)
-			}
+			testkit.Equal(t, c.predicate.String(), c.name)
 			for i, e := range []handler.Event{generations, labelled, both, neither, create} {
-				if got := c.predicate.Keep(e); got != c.keeps[i] {
-					t.Errorf("event %d: keep: %v", i, got)
-				}
+				testkit.Equal(t, c.predicate.Keep(e), c.keeps[i], fmt.Sprintf("event %d", i), "keep")
 			}
 		})
 	}
@@ -81,13 +78,10 @@ func TestFuncs(t *testing.T) {
 	events := []handler.Event{{Op: handler.Create, New: pod()}, update(pod(), pod(version("2"))), {Op: handler.Delete, Old: pod(version("3"))}}
 	for i, want := range []string{"[create 1] <nil>", "[update 12] <nil>", "[delete 3] broken"} {
 		keys, err := all.Keys(t.Context(), events[i])
-		if got := fmt.Sprint(keys, " ", err); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(keys, " ", err), want)
 		keys, err = handler.Funcs[*corev1.Pod, string]{}.Keys(t.Context(), events[i])
-		if len(keys) > 0 || err != nil {
-			t.Errorf("of no function: %v, %v", keys, err)
-		}
+		testkit.Len(t, keys, 0, "of no function")
+		testkit.Equal(t, err, nil, "of no function")
 		if _, err := (handler.Funcs[*corev1.Secret, string]{
 			Create: func(context.Context, *corev1.Secret) ([]string, error) { return nil, nil },
 			Update: func(context.Context, *corev1.Secret, *corev1.Secret) ([]string, error) { return nil, nil },
@@ -113,9 +107,8 @@ func TestMapDedupes(t *testing.T) {
 		for i := range want {
 			want[i] = i
 		}
-		if err != nil || !slices.Equal(keys, want) {
-			t.Errorf("got %v, %v", keys, err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.SlicesEqual(t, keys, want)
 		if !slices.Equal(kept[0], before[0]) || !slices.Equal(kept[1], before[1]) {
 			t.Errorf("the mapper's keys became %v", kept)
 		}

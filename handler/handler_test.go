@@ -6,7 +6,7 @@ package handler_test
 import (
 	"context"
 	"errors"
-	"reflect"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,9 +91,7 @@ func TestS2_Change(t *testing.T) {
 		{"version: a change", handler.ResourceVersionChanged, update(pod(), pod(version("2"))), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.predicate.Keep(c.event); got != c.keep {
-				t.Errorf("keep: %v, want %v", got, c.keep)
-			}
+			testkit.Equal(t, c.predicate.Keep(c.event), c.keep)
 			before, _ := c.event.Old.(*corev1.Pod)
 			for what, e := range map[string]handler.Event{
 				"a create":          {Op: handler.Create, New: c.event.New},
@@ -100,9 +99,7 @@ func TestS2_Change(t *testing.T) {
 				"a new uid":         update(before, pod(uid("2"), generation(before.Generation))),
 				"a new uid, merged": {Op: handler.Update, Old: pod(uid("0")), New: c.event.New},
 			} {
-				if !c.predicate.Keep(e) {
-					t.Errorf("%s is dropped", what)
-				}
+				testkit.Equal(t, c.predicate.Keep(e), true, fmt.Sprintf("%s is dropped", what))
 			}
 		})
 	}
@@ -114,9 +111,8 @@ func TestFilterNames(t *testing.T) {
 		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, handler.ResourceVersionChanged,
 		handler.Where(func(_, _ *corev1.Pod) bool { return true }),
 	} {
-		if f.String() == "" || seen[f.String()] {
-			t.Errorf("%T is called %q", f, f)
-		}
+		testkit.NotEqual(t, f.String(), "")
+		testkit.Equal(t, seen[f.String()], false)
 		seen[f.String()] = true
 	}
 }
@@ -194,9 +190,8 @@ func TestKeys(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.handler.Keys(t.Context(), c.event)
-			if err != nil || !reflect.DeepEqual(got, c.want) {
-				t.Errorf("got %v, %v, want %v", got, err, c.want)
-			}
+			testkit.Equal(t, err, nil)
+			testkit.DeepEqual(t, got, c.want)
 		})
 	}
 }
@@ -211,9 +206,8 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("got %v, %v", got, ok)
 	}
 	for _, other := range []any{handler.Owner(site{}), handler.Map(func(context.Context, *corev1.Pod) ([]types.NamespacedName, error) { return nil, nil })} {
-		if _, ok := other.(handler.Identity[types.NamespacedName]); ok {
-			t.Errorf("%T is one", other)
-		}
+		_, ok := other.(handler.Identity[types.NamespacedName])
+		testkit.Equal(t, ok, false, fmt.Sprintf("%T is one", other))
 	}
 }
 
@@ -247,13 +241,10 @@ func TestCheckType(t *testing.T) {
 		if !ok {
 			t.Fatalf("%T does not check", part)
 		}
-		if err := c.CheckType((*corev1.Pod)(nil)); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, c.CheckType((*corev1.Pod)(nil)), nil)
 		err := c.CheckType((*corev1.Secret)(nil))
-		if err == nil || !strings.Contains(err.Error(), "*v1.Pod") || !strings.Contains(err.Error(), "*v1.Secret") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, err, "*v1.Pod")
+		testkit.ErrorContains(t, err, "*v1.Secret")
 	}
 	for _, nothing := range []any{
 		handler.Owner(nil), handler.Owner((*site)(nil)), handler.Where[*corev1.Pod](nil),
@@ -263,9 +254,7 @@ func TestCheckType(t *testing.T) {
 			t.Errorf("a %T of nothing passes", nothing)
 		}
 	}
-	if _, err := m.Keys(t.Context(), handler.Event{New: &corev1.Secret{}}); err == nil {
-		t.Error("a secret was mapped as a pod")
-	}
+	testkit.NotEqual(t, testkit.Err(m.Keys(t.Context(), handler.Event{New: &corev1.Secret{}})), nil, "a secret was mapped as a pod")
 }
 
 func TestEvent(t *testing.T) {
@@ -273,8 +262,6 @@ func TestEvent(t *testing.T) {
 		t.Errorf("got %v, %v", e.Object(), e.Key())
 	}
 	for op, want := range map[handler.Op]string{handler.Create: "create", handler.Update: "update", handler.Delete: "delete"} {
-		if string(op) != want {
-			t.Errorf("got %q, want %q", op, want)
-		}
+		testkit.Equal(t, string(op), want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,9 +21,7 @@ func TestInformerState(t *testing.T) {
 		"Pod.v1: synced": {Kind: "Pod.v1", Phase: hook.Synced},
 		"Site.v1.example.com: waiting for its API: not served": {Kind: "Site.v1.example.com", Phase: hook.Waiting, Err: errors.New("not served")},
 	} {
-		if got := s.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		testkit.Equal(t, s.String(), want)
 	}
 }
 
@@ -50,17 +49,13 @@ func TestJoin(t *testing.T) {
 			defer func() { _ = recover() }()
 			x.hook.Send(&hook.Slow{})
 		}()
-		if !slices.Equal(told, x.want) {
-			t.Errorf("%s: told %v, want %v", name, told, x.want)
-		}
+		testkit.SlicesEqual(t, told, x.want, name)
 		told = nil
 		x.hook.Send(&hook.GaveUp{})
 		if len(told) > 0 && !slices.Equal(told, []string{"all"}) {
 			t.Errorf("%s: another event told %v", name, told)
 		}
-		if got := hook.Gets[*hook.Slow](x.hook); got != (len(x.want) > 0) {
-			t.Errorf("%s: it gets the event: %t", name, got)
-		}
+		testkit.Equal(t, hook.Gets[*hook.Slow](x.hook), len(x.want) > 0, name, "it gets the event")
 	}
 	if hook.Gets[*hook.GaveUp](a) || !hook.Gets[*hook.GaveUp](all) || hook.Join(nil, a, nil, a) != a {
 		t.Error("a hook for one type gets another event, or Join makes a new one needlessly")
@@ -72,7 +67,6 @@ func TestSend_AllocatesNothing(t *testing.T) {
 	n := 0
 	h := hook.Join(hook.On(func(*hook.QueueTaken) { n++ }), hook.New(func(hook.Event) { n++ }))
 	e := &hook.QueueTaken{}
-	if got := testing.AllocsPerRun(100, func() { h.Send(e) }); got != 0 || n != 202 {
-		t.Errorf("%v allocations, %d calls", got, n)
-	}
+	testkit.Equal(t, testing.AllocsPerRun(100, func() { h.Send(e) }), 0)
+	testkit.Equal(t, n, 202)
 }

@@ -54,9 +54,7 @@ func TestStopWhileCampaigning(t *testing.T) {
 				began := time.Now()
 				stop()
 				ok(t, result())
-				if took := time.Since(began); took != 0 {
-					t.Errorf("it took %s to stop", took)
-				}
+				testkit.Equal(t, time.Since(began), 0, "the time until the stop")
 			})
 		})
 	}
@@ -107,9 +105,7 @@ func TestStopAtTheMomentOfAcquiring(t *testing.T) {
 					if h := holder(t, api); h != "" || len(a.events) == 0 {
 						t.Fatalf("%q holds the Lease, events are %q", h, a.events)
 					}
-					if last := a.events[len(a.events)-1]; last != "released operator: false" {
-						t.Errorf("the last event is %s", last)
-					}
+					testkit.Equal(t, a.events[len(a.events)-1], "released operator: false", "the last event")
 				})
 			})
 		}
@@ -172,9 +168,7 @@ func TestHandOverByRelease(t *testing.T) {
 			return untilStopped(take, work)
 		})
 		testkit.Pass(time.Minute)
-		if !led.IsZero() {
-			t.Error("both lead")
-		}
+		testkit.Equal(t, led.IsZero(), true, "both lead")
 		stopA()
 		ok(t, resultA())
 		released := time.Now()

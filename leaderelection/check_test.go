@@ -41,9 +41,8 @@ func staying(t *testing.T, api *sim.Server, change func(*leaderelection.Options)
 	o := leaderelection.Options{Lease: "operator", Namespace: "default", Identity: "a", Stay: true}
 	change(&o)
 	var err error
-	if r.Elector, err = leaderelection.New(cfg, o); err != nil {
-		t.Fatal(err)
-	}
+	r.Elector, err = leaderelection.New(cfg, o)
+	testkit.NoError(t, err)
 	return r
 }
 
@@ -71,9 +70,7 @@ func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 		testkit.Pass(seconds(0.6))
 		unwell(t, a, "the Lease default/operator was lost 20s ago, and the work under it has not stopped")
 		testkit.Pass(time.Minute)
-		if made := a.made(); made != "" {
-			t.Errorf("while its work goes on, it makes %s", made)
-		}
+		testkit.Equal(t, a.made(), "", "while its work goes on, it makes")
 		close(free)
 		testkit.Pass(0)
 		unwell(t, a, "")
@@ -81,9 +78,7 @@ func TestL5_WorkThatStaysIsWaitedFor(t *testing.T) {
 		unwell(t, a, "")
 		stop()
 		ok(t, result())
-		if terms != 2 {
-			t.Errorf("%d terms", terms)
-		}
+		testkit.Equal(t, terms, 2)
 	})
 }
 
@@ -96,9 +91,7 @@ func TestCheckAfterRunHasReturned(t *testing.T) {
 		_, result := a.start(t, func(context.Context, context.Context) error { <-free; return nil })
 		testkit.Pass(seconds(5.5))
 		give(api, "b") // noticed at 6
-		if err := result(); err == nil {
-			t.Error("Run returned nil")
-		}
+		testkit.NotEqual(t, result(), nil, "Run returned nil")
 		testkit.Pass(time.Until(time.Now().Add(seconds(26.1)).Truncate(time.Second)))
 		unwell(t, a, "was lost")
 		close(free)
@@ -141,9 +134,7 @@ func TestStandbysAreWell(t *testing.T) {
 		unwell(t, a, "")
 		stop()
 		ok(t, result())
-		if want := "leader-election-operator"; a.Name() != want {
-			t.Errorf("it is called %q, want %q", a.Name(), want)
-		}
+		testkit.Equal(t, a.Name(), "leader-election-operator")
 	})
 }
 
@@ -264,9 +255,7 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 				testkit.Pass(time.Minute)
 				granted.Store(true)
 				testkit.Pass(time.Minute)
-				if h := holder(t, api); h != "a" {
-					t.Errorf("%q holds the Lease", h)
-				}
+				testkit.Equal(t, holder(t, api), "a", "holds the Lease")
 				cancel()
 				ok(t, <-done)
 				if len(told) != 2 || told[0] != test.want || told[1] != "over" {

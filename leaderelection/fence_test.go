@@ -5,7 +5,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,21 +60,15 @@ func TestL2_WhatLeadsIsFenced(t *testing.T) {
 				ok(t, create(work, h, name))
 				time.Sleep(seconds(60.3)) // between two renewals
 				renewed := lease(t, api).Spec.RenewTime.Time
-				if got := leading.Until().Sub(renewed).Round(time.Second / 10); got != seconds(13.5) {
-					t.Errorf("the term is trusted until %s after the last renewal", got)
-				}
+				testkit.Equal(t, leading.Until().Sub(renewed).Round(time.Second/10), seconds(13.5), "the term is trusted until after the last renewal")
 			}
 			a.cut()
 			<-work.Done()
 			ok(t, create(context.WithoutCancel(work), h, "late")) // no other process can lead yet
 			time.Sleep(time.Until(leading.Until()))
-			if err := create(context.WithoutCancel(work), h, "z"); !errors.Is(err, term.ErrFenced) {
-				t.Errorf("after the term: %v", err)
-			}
+			testkit.ErrorIs(t, create(context.WithoutCancel(work), h, "z"), term.ErrFenced, "after the term")
 			<-leading.Done()
-			if err := leading.Trusted(); !errors.Is(err, leaderelection.ErrLost) {
-				t.Errorf("the term that is over says %v", err)
-			}
+			testkit.ErrorIs(t, leading.Trusted(), leaderelection.ErrLost, "the term that is over says")
 			a.mend()
 			return nil
 		})
@@ -96,16 +89,12 @@ func TestL2_ATermThatIsStolenEndsAtOnce(t *testing.T) {
 		a, h := newReplica(t, api, "a"), fenced(t, api)
 		stop, result := a.start(t, func(_, work context.Context) error {
 			context.AfterFunc(work, func() {
-				if err := term.FromContext(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
-					t.Errorf("when the work ends, its term says %v", err)
-				}
+				testkit.ErrorIs(t, term.FromContext(work).Trusted(), leaderelection.ErrLost, "when the work ends, its term says")
 			})
 			time.Sleep(time.Second)
 			give(api, "b")
 			<-work.Done()
-			if err := create(context.WithoutCancel(work), h, "x"); !errors.Is(err, leaderelection.ErrLost) {
-				t.Error(err)
-			}
+			testkit.ErrorIs(t, create(context.WithoutCancel(work), h, "x"), leaderelection.ErrLost)
 			return nil
 		})
 		testkit.Pass(seconds(8))
@@ -137,9 +126,8 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 		})
 		stop()
 		ok(t, result())
-		if err := create(left, h, "y"); !errors.Is(err, term.ErrFenced) || released != 1 {
-			t.Errorf("after the release: %v; %d releases were made after the end of the term", err, released)
-		}
+		testkit.ErrorIs(t, create(left, h, "y"), term.ErrFenced, "after the release")
+		testkit.Equal(t, released, 1, "after the release")
 		if api.Object(sim.Leases, "default", "x") == nil || api.Object(sim.Leases, "default", "y") != nil {
 			t.Error("not what was written under the term is there, or more")
 		}
@@ -200,8 +188,7 @@ func TestL2_TheElectorNeedsNoTerm(t *testing.T) {
 			stop()
 			return untilStopped(take, work)
 		}))
-		if h := holder(t, api); !led || h != "" {
-			t.Errorf("led: %t, and %q holds the Lease", led, h)
-		}
+		testkit.Equal(t, led, true)
+		testkit.Equal(t, holder(t, api), "")
 	})
 }

@@ -155,9 +155,7 @@ func TestL7_ARecordIsLeftAloneForItsDuration(t *testing.T) {
 				}
 				b.stop()
 				ok(t, b.result())
-				if !b.led.IsZero() {
-					t.Error("it leads")
-				}
+				testkit.Equal(t, b.led.IsZero(), true, "it leads")
 			})
 		})
 	}
@@ -171,23 +169,15 @@ func TestL6_AHandOverTakesOneEventAndOneWrite(t *testing.T) {
 		testkit.Pass(time.Second)
 		b := newStandby(t, api, "b")
 		testkit.Pass(time.Minute)
-		if made := b.made(); made != "GET WATCH" {
-			t.Errorf("b has made %s", made)
-		}
-		if !b.led.IsZero() {
-			t.Error("both lead")
-		}
+		testkit.Equal(t, b.made(), "GET WATCH")
+		testkit.Equal(t, b.led.IsZero(), true, "both lead")
 		a.made()
 		a.stop()
 		ok(t, a.result())
 		released := time.Now()
 		synctest.Wait()
-		if made := a.made(); made != "PUT" {
-			t.Errorf("a has released with %s", made)
-		}
-		if made := b.made(); made != "PUT" {
-			t.Errorf("b has acquired with %s", made)
-		}
+		testkit.Equal(t, a.made(), "PUT", "a has released with")
+		testkit.Equal(t, b.made(), "PUT", "b has acquired with")
 		b.leadsAfter(t, released, 0, 0)
 		b.want(t, "a leads operator", "acquired operator", "released operator: false")
 	})
@@ -215,9 +205,7 @@ func TestL6_ACrashTakesTheLeaseDuration(t *testing.T) {
 				}
 			}
 		}
-		if led != 1 {
-			t.Errorf("%d lead", led)
-		}
+		testkit.Equal(t, led, 1, "lead")
 		a.mend()
 		testkit.Pass(seconds(5))
 		a.want(t, "acquired operator", "lost operator", holder(t, api)+" leads operator")
@@ -279,9 +267,7 @@ func TestL6_WithoutAWatchItIsOneRetryPeriodMore(t *testing.T) {
 				api.Intercept(nil)
 				a.begin(t)
 				testkit.Pass(2 * time.Minute)
-				if n := api.Watches(); n != 1 {
-					t.Errorf("%d watches are open", n)
-				}
+				testkit.Equal(t, api.Watches(), 1)
 				api.Intercept(trouble)
 				api.CutWatches()
 				b.cut()
@@ -313,9 +299,7 @@ func TestL6_AWatchThatIsSilentCostsOneWrite(t *testing.T) {
 		})
 		b := newStandby(t, api, "b")
 		testkit.Pass(seconds(30))
-		if made := b.made(); made != "GET WATCH PUT GET WATCH" {
-			t.Errorf("b has made %s", made)
-		}
+		testkit.Equal(t, b.made(), "GET WATCH PUT GET WATCH")
 		api.Intercept(nil)
 		testkit.Pass(time.Minute)
 		a.stop()
@@ -419,9 +403,7 @@ func TestTheLeaseIsAsClientGoWritesIt(t *testing.T) {
 			}
 			a.stop()
 			ok(t, a.result())
-			if n := lease(t, api).Spec.LeaseTransitions; *n != want {
-				t.Errorf("after the release it has %d transitions", *n)
-			}
+			testkit.Equal(t, *lease(t, api).Spec.LeaseTransitions, want, "after the release it has transitions")
 		})
 	}
 }
@@ -470,8 +452,6 @@ level=INFO msg="the lease can be read and written again" lease=default/operator
 level=WARN msg="the lease was not renewed" lease=default/operator
 level=INFO msg="the lease can be read and written again" lease=default/operator
 `
-		if log.String() != want {
-			t.Errorf("the log is\n%s", log)
-		}
+		testkit.Equal(t, log.String(), want)
 	})
 }

@@ -48,9 +48,7 @@ func TestL1_WhatIsNeverStoredDoesNotExtendATerm(t *testing.T) {
 			b := newStandby(t, api, "b")
 			testkit.Pass(seconds(11))
 			a.want(t, "acquired operator", "lost operator") // 12 s after the last stored one
-			if took := ended.Sub(began); took != seconds(14) {
-				t.Errorf("the term ends after %s", took)
-			}
+			testkit.Equal(t, ended.Sub(began), seconds(14), "the term ends after")
 			testkit.Pass(time.Minute)
 			b.leadsAfter(t, began.Add(seconds(3)), seconds(15), jitter)
 			stop()
@@ -88,9 +86,7 @@ func TestL1_AnAnswerThatSaysSomethingElseWinsNothing(t *testing.T) {
 					})
 					a := newReplica(t, api, "a")
 					stop, result := a.start(t, func(take, work context.Context) error {
-						if who := holder(t, api); who != "a" {
-							t.Errorf("it leads, and %q holds the Lease", who)
-						}
+						testkit.Equal(t, holder(t, api), "a", "it leads, and holds the Lease")
 						return untilStopped(take, work)
 					})
 					testkit.Pass(time.Minute)
@@ -183,9 +179,7 @@ func TestL9_AStampThatIsRefusedDoesNotKeepTheLease(t *testing.T) {
 						<-ended
 						a.result()
 					}
-					if who := holder(t, h.api); who != "" {
-						t.Errorf("%q holds the Lease", who)
-					}
+					testkit.Equal(t, holder(t, h.api), "", "holds the Lease")
 				})
 			})
 		}

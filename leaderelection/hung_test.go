@@ -88,15 +88,11 @@ func TestL5_ALossDoesNotWaitForARequest(t *testing.T) {
 		a.want(t, "campaigning", "acquired operator", "trouble")
 		testkit.Pass(seconds(3))
 		a.want(t, "campaigning", "acquired operator", "trouble", "lost operator")
-		if ended != seconds(14) {
-			t.Errorf("the work ends after %s, want 14s", ended)
-		}
+		testkit.Equal(t, ended, seconds(14), "the work ends after")
 		ok(t, a.Check(nil))
 		testkit.Pass(time.Minute)
 		b.want(t, "a leads operator", "acquired operator")
-		if err := a.Check(nil); err == nil || !strings.Contains(err.Error(), "a request for the Lease default/operator has not returned since") {
-			t.Errorf("Check returns %v", err)
-		}
+		testkit.ErrorContains(t, a.Check(nil), "a request for the Lease default/operator has not returned since", "Check returns")
 		if n := len(strings.Fields(a.made())); n > 8 {
 			t.Errorf("%d requests were made, want no more while some have not returned", n)
 		}
@@ -155,14 +151,10 @@ func TestL1_AnAnswerThatNothingWaitsForWinsNothing(t *testing.T) {
 				return untilStopped(take, work)
 			})
 			testkit.Pass(time.Minute)
-			if err := a.Check(nil); err == nil {
-				t.Error("Check passes although no write has returned")
-			}
+			testkit.NotEqual(t, a.Check(nil), nil, "Check passes although no write has returned")
 			free()
 			testkit.Pass(time.Minute)
-			if who := holder(t, api); who != "a" {
-				t.Errorf("%q leads", who)
-			}
+			testkit.Equal(t, holder(t, api), "a", "leads")
 			stop()
 			ok(t, result())
 		})
@@ -186,9 +178,7 @@ func TestL4_AReleaseThatHangsEndsRun(t *testing.T) {
 			t.Errorf("Run ends after %s", took)
 		}
 		for _, part := range []string{"a request for the Lease default/operator has not returned since", "leaderelection_test.(*replica).RoundTrip"} {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("Run returns %v, want %q", err, part)
-			}
+			testkit.ErrorContains(t, err, part, "Run returns")
 		}
 		a.want(t, "acquired operator", "released operator: true")
 		b := newReplica(t, api, "b")
@@ -197,9 +187,7 @@ func TestL4_AReleaseThatHangsEndsRun(t *testing.T) {
 		free()
 		testkit.Pass(seconds(1))
 		b.want(t, "a leads operator", "acquired operator")
-		if who := holder(t, api); who != "b" {
-			t.Errorf("%q holds the Lease", who)
-		}
+		testkit.Equal(t, holder(t, api), "b", "holds the Lease")
 		stopB()
 		ok(t, resultB())
 	})
@@ -227,9 +215,7 @@ func TestM1_AStandbyWhoseRequestHangsStops(t *testing.T) {
 				if took := time.Since(began); took > 8*time.Second {
 					t.Errorf("Run ends after %s", took)
 				}
-				if err == nil || !strings.Contains(err.Error(), "has not returned since") {
-					t.Errorf("Run returns %v", err)
-				}
+				testkit.ErrorContains(t, err, "has not returned since", "Run returns")
 				free()
 				synctest.Wait()
 			})
@@ -302,13 +288,9 @@ func TestL5_Observe_ALossDoesNotWaitForARequest(t *testing.T) {
 		testkit.Pass(seconds(11.5))
 		a.want(t, "acquired operator", "lost operator")
 		testkit.Pass(seconds(10)) // client-go tries to release the Lease
-		if !done(ended) {
-			t.Error("client-go's elector waits for the request")
-		}
+		testkit.Equal(t, done(ended), true, "client-go's elector waits for the request")
 		testkit.Pass(time.Minute)
-		if err := a.Check(nil); err == nil || !strings.Contains(err.Error(), "a request for the Lease default/operator has not returned since") {
-			t.Errorf("Check returns %v", err)
-		}
+		testkit.ErrorContains(t, a.Check(nil), "a request for the Lease default/operator has not returned since", "Check returns")
 		free()
 		<-ended
 		a.result()

@@ -5,7 +5,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,13 +27,9 @@ func TestARenewalIsOneRequestPerRetryPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newStandby(t, sim.NewServer(sim.Leases), "a")
 		testkit.Pass(seconds(1))
-		if made := a.made(); made != "GET POST" {
-			t.Errorf("to acquire it has made %s", made)
-		}
+		testkit.Equal(t, a.made(), "GET POST", "to acquire it has made")
 		testkit.Pass(seconds(60))
-		if made := a.made(); made != strings.TrimSpace(strings.Repeat("PUT ", 30)) {
-			t.Errorf("in a minute it has made %s", made)
-		}
+		testkit.Equal(t, a.made(), strings.TrimSpace(strings.Repeat("PUT ", 30)), "in a minute it has made")
 		a.stop()
 		ok(t, a.result())
 	})
@@ -74,9 +69,7 @@ func TestL7_TheTermEndsWhenTheLeaseIsNotOurs(t *testing.T) {
 					<-take.Done()
 					if lost.IsZero() {
 						lost = time.Now()
-						if err := term.FromContext(work).Trusted(); !errors.Is(err, leaderelection.ErrLost) {
-							t.Errorf("when the work ends, its term says %v", err)
-						}
+						testkit.ErrorIs(t, term.FromContext(work).Trusted(), leaderelection.ErrLost, "when the work ends, its term says")
 					}
 					return nil
 				})
@@ -119,9 +112,7 @@ func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 				change(t, api)
 				a.made()
 				testkit.Pass(seconds(2))
-				if made := a.made(); made != "PUT GET PUT" {
-					t.Errorf("it has made %s", made)
-				}
+				testkit.Equal(t, a.made(), "PUT GET PUT")
 				if l := lease(t, api); *l.Spec.LeaseDurationSeconds != 15 {
 					t.Errorf("the Lease is %+v", l.Spec)
 				}
@@ -198,14 +189,10 @@ func TestL5_ARenewalWhoseAnswerIsLostIsOurs(t *testing.T) {
 		a.line.Store(&deaf)
 		a.made()
 		testkit.Pass(seconds(6))
-		if made := a.made(); made != "PUT PUT GET PUT PUT GET PUT" {
-			t.Errorf("it has made %s", made)
-		}
+		testkit.Equal(t, a.made(), "PUT PUT GET PUT PUT GET PUT")
 		a.mend()
 		testkit.Pass(seconds(2))
-		if made := a.made(); made != "PUT GET PUT" {
-			t.Errorf("it has made %s", made)
-		}
+		testkit.Equal(t, a.made(), "PUT GET PUT")
 		a.stop()
 		ok(t, a.result())
 		a.want(t, "acquired operator", "released operator: false")
@@ -257,9 +244,7 @@ func TestL2_AMachineThatSleptHasLostItsTerm(t *testing.T) {
 				return nil
 			}
 			lost = time.Now()
-			if cause := context.Cause(work); !errors.Is(cause, leaderelection.ErrLost) {
-				t.Errorf("the cause is %v", cause)
-			}
+			testkit.ErrorIs(t, context.Cause(work), leaderelection.ErrLost)
 			return nil
 		})
 		testkit.Pass(seconds(61))
@@ -312,9 +297,7 @@ func TestL5_WhatWasLostForLackOfAnAnswerIsTakenBack(t *testing.T) {
 		first := a.led
 		a.mend()
 		testkit.Pass(seconds(3))
-		if a.led.Equal(first) {
-			t.Error("it does not lead again")
-		}
+		testkit.Equal(t, a.led.Equal(first), false, "it does not lead again")
 		a.stop()
 		ok(t, a.result())
 		a.want(t, "acquired operator", "lost operator", "acquired operator", "released operator: false")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,9 +92,7 @@ func (r *replica) want(t *testing.T, events ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Equal(r.events, events) {
-		t.Errorf("events are %q, want %q", r.events, events)
-	}
+	testkit.SlicesEqual(t, r.events, events)
 }
 
 func newReplica(t *testing.T, api *sim.Server, identity string, change ...func(*leaderelection.Options)) *replica {
@@ -198,9 +195,7 @@ func isLease(r *sim.Request, verb string) bool {
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, err, nil)
 }
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

@@ -63,14 +63,10 @@ func TestMetadata(t *testing.T) {
 		stop, result := a.start(t, untilStopped)
 		synctest.Wait()
 		want("at the start", map[string]string{"other": "2", "term": acquired, "at": at(0)})
-		if made := a.made(); made != "GET PUT PUT" {
-			t.Errorf("the start takes %s", made)
-		}
+		testkit.Equal(t, a.made(), "GET PUT PUT", "the start takes")
 		testkit.Pass(5 * time.Second)
 		want("renewed", map[string]string{"other": "2", "term": acquired, "at": at(4 * time.Second)})
-		if made := a.made(); made != "PUT PUT" {
-			t.Errorf("5 s take %s", made)
-		}
+		testkit.Equal(t, a.made(), "PUT PUT", "5 s take")
 		stop()
 		ok(t, result())
 		want("released", map[string]string{"other": "2", "term": acquired, "at": at(4 * time.Second)})

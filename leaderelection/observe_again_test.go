@@ -66,9 +66,7 @@ func TestL1_Observe_ANamesakeIsARival(t *testing.T) {
 			return untilStopped(take, work)
 		})
 		testkit.Pass(time.Minute)
-		if !led.IsZero() {
-			t.Error("the second leads while the first does")
-		}
+		testkit.Equal(t, led.IsZero(), true, "the second leads while the first does")
 		stop()
 		<-ended
 		last := lease(t, api).Spec.RenewTime.Time

@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -189,17 +189,12 @@ func TestL3_Observe_AReleaseWaitsForAll(t *testing.T) {
 		sent := lease(t, api).Spec.RenewTime.Time
 		stop()
 		testkit.Pass(seconds(9.9))
-		if done(ended) {
-			t.Error("the elector has returned although something leads")
-		}
+		testkit.Equal(t, done(ended), false, "the elector has returned although something leads")
 		testkit.Pass(seconds(0.1))
-		if !done(ended) || holder(t, api) != "a" {
-			t.Errorf("the elector has returned: %t; %q holds the Lease", done(ended), holder(t, api))
-		}
+		testkit.Equal(t, done(ended), true, "the elector has returned")
+		testkit.Equal(t, holder(t, api), "a", "the elector has returned")
 		testkit.Pass(time.Minute)
-		if took := lost.Sub(sent); took.Round(time.Millisecond) != seconds(12) {
-			t.Errorf("the work was cancelled %s after the last renewal", took)
-		}
+		testkit.Equal(t, lost.Sub(sent).Round(time.Millisecond), seconds(12), "the work was cancelled after the last renewal")
 		unwell(t, h, "was lost")
 		close(free)
 		if errs := h.result(); len(errs) != 2 || errs[0] != nil || !errors.Is(errs[1], leaderelection.ErrLost) {
@@ -230,9 +225,7 @@ func TestL4_Observe_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 				stop()
 				<-ended
 				h.result()
-				if got := holder(t, api); got != c.holder {
-					t.Errorf("%q holds the Lease, want %q", got, c.holder)
-				}
+				testkit.Equal(t, holder(t, api), c.holder, "holds the Lease")
 			})
 		})
 	}
@@ -278,9 +271,7 @@ func TestL5_Observe_TheTermIsLost(t *testing.T) {
 		lead := func(_, work context.Context) error {
 			<-work.Done()
 			lost = time.Now()
-			if !errors.Is(context.Cause(work), leaderelection.ErrLost) {
-				t.Errorf("the cause is %v", context.Cause(work))
-			}
+			testkit.ErrorIs(t, context.Cause(work), leaderelection.ErrLost)
 			ok(t, term.FromContext(work).Trusted())
 			time.Sleep(seconds(1.5))
 			fenced = term.FromContext(work).Trusted()
@@ -298,20 +289,15 @@ func TestL5_Observe_TheTermIsLost(t *testing.T) {
 			t.Fatal("the elector has given up before")
 		}
 		testkit.Pass(seconds(30))
-		if took := lost.Sub(sent); took.Round(time.Millisecond) != seconds(12) || fenced == nil {
-			t.Errorf("lost %s after the last renewal was sent; the fence says %v", took, fenced)
-		}
-		if !done(ended) {
-			t.Error("the elector goes on")
-		}
+		testkit.Equal(t, lost.Sub(sent).Round(time.Millisecond), seconds(12))
+		testkit.NotEqual(t, fenced, nil)
+		testkit.Equal(t, done(ended), true, "the elector goes on")
 		if errs := h.result(); len(errs) != 1 || !errors.Is(errs[0], leaderelection.ErrLost) {
 			t.Errorf("Lead returned %v", errs)
 		}
 		stop, _ := h.start(t, untilStopped) // once more
 		testkit.Pass(seconds(30))
-		if holder(t, api) != "a" {
-			t.Errorf("%q holds the Lease", holder(t, api))
-		}
+		testkit.Equal(t, holder(t, api), "a", "holds the Lease")
 		stop()
 		testkit.Pass(seconds(30))
 		h.result()
@@ -342,12 +328,9 @@ func TestL7_Observe_TheTermEndsAtOnce(t *testing.T) {
 				testkit.Pass(seconds(5.5))
 				change(t, api)
 				testkit.Pass(seconds(0.6))
-				if lost.IsZero() || !errors.Is(fenced, leaderelection.ErrLost) {
-					t.Errorf("lost at %s, the fence says %v", lost, fenced)
-				}
-				if done(ended) {
-					t.Error("the elector has given up before")
-				}
+				testkit.Equal(t, lost.IsZero(), false, fmt.Sprintf("lost at %s", lost))
+				testkit.ErrorIs(t, fenced, leaderelection.ErrLost, fmt.Sprintf("lost at %s", lost))
+				testkit.Equal(t, done(ended), false, "the elector has given up before")
 				writes := api.Count("update", sim.Leases) + api.Count("create", sim.Leases)
 				testkit.Pass(time.Minute)
 				if now := api.Count("update", sim.Leases) + api.Count("create", sim.Leases); now != writes || !done(ended) {
@@ -420,17 +403,13 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		got = append(got, <-inherited)
 		stopC()
 		<-endedC
-		if want := []string{"nothing", "from a: configmaps 3", "from b: configmaps 11"}; !slices.Equal(got, want) {
-			t.Errorf("they have inherited %q, want %q", got, want)
-		}
+		testkit.SlicesEqual(t, got, []string{"nothing", "from a: configmaps 3", "from b: configmaps 11"}, "they have inherited")
 		d := newReplica(t, all.api, "d")
 		stopD, resultD := d.start(t, writes("four"))
 		testkit.Pass(seconds(5))
 		stopD()
 		ok(t, resultD())
-		if got := <-inherited; got != "from c: configmaps 11 configmaps 14" {
-			t.Errorf("d has inherited %q", got)
-		}
+		testkit.Equal(t, <-inherited, "from c: configmaps 11 configmaps 14")
 	})
 }
 
@@ -442,21 +421,15 @@ func TestObserve_LeadIsCalledAtOddTimes(t *testing.T) {
 		stopped, cancel := context.WithCancel(t.Context())
 		cancel()
 		never := func(context.Context, context.Context) error { t.Error("it leads"); return nil }
-		if err := h.Lead(t.Context(), never); err == nil || !strings.Contains(err.Error(), "OnStartedLeading") {
-			t.Errorf("before: %v", err)
-		}
+		testkit.ErrorContains(t, h.Lead(t.Context(), never), "OnStartedLeading", "before")
 		stop, ended := h.start(t, untilStopped)
 		testkit.Pass(seconds(5))
 		ok(t, h.Lead(stopped, never))
 		boom := errors.New("boom")
-		if err := h.Lead(t.Context(), func(context.Context, context.Context) error { return boom }); !errors.Is(err, boom) {
-			t.Errorf("meanwhile: %v", err)
-		}
+		testkit.ErrorIs(t, h.Lead(t.Context(), func(context.Context, context.Context) error { return boom }), boom, "meanwhile")
 		stop()
 		<-ended
-		if err := h.Lead(t.Context(), never); err == nil || !strings.Contains(err.Error(), "OnStartedLeading") {
-			t.Errorf("after: %v", err)
-		}
+		testkit.ErrorContains(t, h.Lead(t.Context(), never), "OnStartedLeading", "after")
 		ok(t, h.Lead(stopped, never))
 		h.result()
 	})
@@ -520,8 +493,6 @@ func TestObserve_BadInput(t *testing.T) {
 	for _, o := range []leaderelection.ObserveOptions{{}, {LeaseDuration: 137 * time.Second, RenewDeadline: 107 * time.Second, RetryPeriod: 26 * time.Second}} {
 		h, err := leaderelection.Observe(lock, lock.Client, o)
 		ok(t, err)
-		if h.Name() != "leader-election-operator" {
-			t.Errorf("the check is %q", h.Name())
-		}
+		testkit.Equal(t, h.Name(), "leader-election-operator", "the check")
 	}
 }

@@ -74,9 +74,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("it says\n%v\nwant %d lines", err, len(test.want))
 			}
 			for _, want := range test.want {
-				if !strings.Contains(err.Error(), "leaderelection."+want) {
-					t.Errorf("it says\n%v\nand not %q", err, want)
-				}
+				testkit.ErrorContains(t, err, "leaderelection."+want)
 			}
 		})
 	}
@@ -88,9 +86,7 @@ func TestNewNeedsAUsableConfig(t *testing.T) {
 		"nil":     nil,
 		"no file": {Host: "https://example.test", TLSClientConfig: rest.TLSClientConfig{CAFile: "/does/not/exist"}},
 	} {
-		if _, err := leaderelection.New(cfg, o); err == nil || !strings.Contains(err.Error(), "leaderelection.New: ") {
-			t.Errorf("%s: New returned %v", name, err)
-		}
+		testkit.ErrorContains(t, testkit.Err(leaderelection.New(cfg, o)), "leaderelection.New: ", name, "New returned")
 	}
 }
 
@@ -103,15 +99,12 @@ func TestDefaults(t *testing.T) {
 			stop, result := e.start(t, untilStopped)
 			testkit.Pass(20 * time.Second)
 			holders[holder(t, api)] = true
-			if l := lease(t, api); *l.Spec.LeaseDurationSeconds != 15 {
-				t.Errorf("the Lease is for %ds", *l.Spec.LeaseDurationSeconds)
-			}
+			testkit.Equal(t, *lease(t, api).Spec.LeaseDurationSeconds, 15, "the Lease's duration")
 			stop()
 			ok(t, result())
 		}
-		if len(holders) != 2 || holders[""] {
-			t.Errorf("the holders were %v, want two different ones", holders)
-		}
+		testkit.Len(t, holders, 2)
+		testkit.Equal(t, holders[""], false)
 		if n := api.Count("update", sim.Leases); n > 30 {
 			t.Errorf("%d updates in 40s", n)
 		}

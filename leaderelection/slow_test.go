@@ -38,9 +38,7 @@ func TestL5_ASlowAnswerDoesNotLengthenTheTerm(t *testing.T) {
 		}
 		a.line.Store(&slow)
 		testkit.Pass(seconds(20))
-		if !ended {
-			t.Error("the term goes on")
-		}
+		testkit.Equal(t, ended, true, "the term goes on")
 		stop()
 		ok(t, result())
 	})

@@ -42,9 +42,8 @@ func newHeirs(t *testing.T) *heirs {
 	t.Helper()
 	h := &heirs{t: t, api: sim.NewServer(sim.Leases, sim.ConfigMaps)}
 	var err error
-	if h.client, err = client.New(h.api.Config(), client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	h.client, err = client.New(h.api.Config(), client.Options{})
+	testkit.NoError(t, err)
 	return h
 }
 
@@ -63,9 +62,7 @@ func (h *heirs) lead(identity string, do func(work context.Context)) (inherited 
 	a := newReplica(h.t, h.api, identity)
 	_, result := a.start(h.t, func(_, work context.Context) error {
 		inherited = fence.FromContext(work).Inherited()
-		if text := lease(h.t, h.api).Annotations[leaderelection.WrittenAnnotation]; text != "" {
-			h.t.Errorf("while %s leads, the Lease has the annotation %s", identity, text)
-		}
+		testkit.Equal(h.t, lease(h.t, h.api).Annotations[leaderelection.WrittenAnnotation], "", fmt.Sprintf("while %s leads, the Lease has the annotation", identity))
 		do(work)
 		return nil
 	})
@@ -111,16 +108,12 @@ func TestL9_AReleaseHandsOverWhatWasWritten(t *testing.T) {
 		released := lease(t, h.api)
 		testkit.Pass(time.Hour)
 		got := h.lead("b", nothing)
-		if updates != 1 {
-			t.Errorf("it took %d updates to release", updates)
-		}
+		testkit.Equal(t, updates, 1, "updates until the release")
 		all := "configmaps " + two.ResourceVersion + " without " + string(one.UID)
 		if versions(got) != "from a: "+all || !got.Released.Equal(released.Spec.RenewTime.Time) || got.Written[0].Host != sim.Host {
 			t.Fatalf("b inherits %s, released at %s, want %s", versions(got), got.Released, all)
 		}
-		if got := h.lead("c", nothing); versions(got) != "from b: "+all {
-			t.Errorf("c inherits %s", versions(got))
-		}
+		testkit.Equal(t, versions(h.lead("c", nothing)), "from b: "+all, "c inherits")
 	})
 }
 
@@ -157,9 +150,7 @@ func TestL9_OnlyTheLastReleaseCounts(t *testing.T) {
 				h := newHeirs(t)
 				h.lead("a", func(work context.Context) { h.write(work, "one") })
 				c.then(t, h)
-				if got := versions(h.lead("b", nothing)); got != c.want {
-					t.Errorf("b inherits %s, want %s", got, c.want)
-				}
+				testkit.Equal(t, versions(h.lead("b", nothing)), c.want, "b inherits")
 			})
 		})
 	}
@@ -182,9 +173,8 @@ func TestL9_WhatIsInheritedSurvivesAnAnswerThatIsLost(t *testing.T) {
 			}
 			return nil, nil
 		})
-		if got := versions(h.lead("b", nothing)); got != "from a: configmaps 3" || !lost {
-			t.Errorf("b inherits %s", got)
-		}
+		testkit.Equal(t, versions(h.lead("b", nothing)), "from a: configmaps 3")
+		testkit.Equal(t, lost, true)
 	})
 }
 
@@ -204,9 +194,7 @@ func TestL9_AStopDuringTheAcquisitionPassesOnTheHandover(t *testing.T) {
 		}
 		b.line.Store(&stopping)
 		ok(t, b.Run(ctx, neverLead(t)))
-		if got := versions(h.lead("c", nothing)); got != "from b: configmaps 3" {
-			t.Errorf("c inherits %s", got)
-		}
+		testkit.Equal(t, versions(h.lead("c", nothing)), "from b: configmaps 3", "c inherits")
 	})
 }
 
@@ -249,9 +237,7 @@ func TestL9_WithoutWritesNothingIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeirs(t)
 		h.lead("a", nothing)
-		if l := lease(t, h.api); len(l.Annotations) != 0 {
-			t.Errorf("the Lease has %v", l.Annotations)
-		}
+		testkit.Len(t, lease(t, h.api).Annotations, 0)
 	})
 }
 
@@ -285,7 +271,5 @@ func clientgoLeads(t *testing.T, api *sim.Server) {
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) { time.AfterFunc(5*time.Second, cancel) }, OnStoppedLeading: func() {}},
 	})
-	if h := holder(t, api); h != "" {
-		t.Errorf("%q holds the Lease", h)
-	}
+	testkit.Equal(t, holder(t, api), "", "holds the Lease")
 }

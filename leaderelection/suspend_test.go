@@ -60,13 +60,10 @@ func TestL5_AProcessThatWasSuspendedStandsBy(t *testing.T) {
 				close(wakes)
 				testkit.Pass(seconds(10))
 				unwell(t, a, "")
-				if n := terms.Load(); n != 1 {
-					t.Errorf("it leads %d times while b does", n)
-				}
+				testkit.Equal(t, terms.Load(), 1, "it leads while b does")
 				testkit.Pass(time.Minute) // b is gone
-				if h := holder(t, api); terms.Load() != 2 || h != "a" {
-					t.Errorf("it has led %d times, and %q holds the Lease", terms.Load(), h)
-				}
+				testkit.Equal(t, terms.Load(), 2)
+				testkit.Equal(t, holder(t, api), "a")
 				stop()
 				ok(t, result())
 				a.want(t, "acquired operator", "lost operator", "b leads operator", "acquired operator", "released operator: false")
@@ -94,9 +91,7 @@ func TestL5_WorkThatGoesOnAfterASuspensionEndsRun(t *testing.T) {
 		if took := time.Since(<-lost); err == nil || !strings.Contains(err.Error(), "was lost") || took != seconds(3) {
 			t.Errorf("Run returned %v, %s after the work was cancelled", err, took)
 		}
-		if err := a.Run(t.Context(), neverLead(t)); err == nil || !strings.Contains(err.Error(), "has not stopped") {
-			t.Errorf("Run was called again and returned %v", err)
-		}
+		testkit.ErrorContains(t, a.Run(t.Context(), neverLead(t)), "has not stopped", "Run was called again and returned")
 		testkit.Pass(seconds(17))
 		unwell(t, a, "")
 		testkit.Pass(seconds(0.1))
@@ -129,9 +124,7 @@ func TestL5_Observe_AHostThatWasSuspendedStandsBy(t *testing.T) {
 		stop()
 		stop, ended = h.start(t, untilStopped)
 		testkit.Pass(time.Minute)
-		if holder(t, api) != "a" {
-			t.Errorf("%q holds the Lease", holder(t, api))
-		}
+		testkit.Equal(t, holder(t, api), "a", "holds the Lease")
 		stop()
 		<-ended
 		h.result()

@@ -5,7 +5,6 @@ package leaderelection_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,9 +58,8 @@ func TestTookOver(t *testing.T) {
 				testkit.Pass(time.Minute)
 				stop()
 				ok(t, result())
-				if !slices.Equal(told, test.want) || terms == 0 {
-					t.Errorf("told %q after %d terms, want %q", told, terms, test.want)
-				}
+				testkit.SlicesEqual(t, told, test.want)
+				testkit.NotEqual(t, terms, 0)
 			})
 		})
 	}

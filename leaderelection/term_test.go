@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,9 +28,7 @@ func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
 			if err := work.Err(); err != nil {
 				t.Errorf("the work was cancelled: %v", context.Cause(work))
 			}
-			if h := holder(t, api); h != "a" {
-				t.Errorf("while lead runs, %q holds the Lease", h)
-			}
+			testkit.Equal(t, holder(t, api), "a", "while lead runs, holds the Lease")
 			a.note("lead returns")
 			return nil
 		})
@@ -63,9 +60,7 @@ func TestL4_ALeaseThatAnotherHoldsIsNotReleased(t *testing.T) {
 		testkit.Pass(seconds(5.5))
 		stop()
 		ok(t, result())
-		if h := holder(t, api); h != "b" {
-			t.Errorf("%q holds the Lease, want b", h)
-		}
+		testkit.Equal(t, holder(t, api), "b", "holds the Lease")
 	})
 }
 
@@ -98,9 +93,7 @@ func TestL4_ALeaseThatChangesMeanwhileIsNotReleased(t *testing.T) {
 				})
 				stop()
 				ok(t, result())
-				if h := holder(t, api); h != test.holder {
-					t.Errorf("%q holds the Lease", h)
-				}
+				testkit.Equal(t, holder(t, api), test.holder, "holds the Lease")
 				a.want(t, append([]string{"acquired operator"}, test.events...)...)
 			})
 		})
@@ -126,9 +119,7 @@ func TestL4_ARenewalUnderWayIsReleased(t *testing.T) {
 		testkit.Pass(seconds(1))
 		stop()
 		ok(t, result())
-		if h := holder(t, api); h != "" {
-			t.Errorf("%q holds the Lease", h)
-		}
+		testkit.Equal(t, holder(t, api), "", "holds the Lease")
 		a.want(t, "acquired operator", "released operator: false")
 	})
 }
@@ -144,12 +135,8 @@ func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
 				return untilStopped(take, work)
 			}
 			<-work.Done()
-			if cause := context.Cause(work); !errors.Is(cause, leaderelection.ErrLost) {
-				t.Errorf("the cause is %v", cause)
-			}
-			if cause := context.Cause(take); !errors.Is(cause, leaderelection.ErrLost) {
-				t.Errorf("take's cause is %v", cause)
-			}
+			testkit.ErrorIs(t, context.Cause(work), leaderelection.ErrLost)
+			testkit.ErrorIs(t, context.Cause(take), leaderelection.ErrLost)
 			if left := seconds(15) - time.Since(lease(t, api).Spec.RenewTime.Time); left < 2*time.Second {
 				t.Errorf("%s are left when the work is cancelled", left)
 			}
@@ -159,9 +146,7 @@ func TestL5_ALostTermIsFollowedByAnother(t *testing.T) {
 		testkit.Pass(seconds(5.5))
 		a.cut()
 		testkit.Pass(time.Minute)
-		if terms != 1 {
-			t.Errorf("%d terms without an API server", terms)
-		}
+		testkit.Equal(t, terms, 1, "terms without an API server")
 		a.mend()
 		testkit.Pass(time.Minute)
 		stop()
@@ -182,12 +167,8 @@ func TestL5_WorkThatOutlivesTheLeaseEndsRun(t *testing.T) {
 		testkit.Pass(seconds(5.5))
 		a.cut()
 		err := result()
-		if err == nil || !strings.Contains(err.Error(), "the Lease default/operator was lost") {
-			t.Errorf("Run returned %v", err)
-		}
-		if age := time.Since(lease(t, api).Spec.RenewTime.Time); age != 15*time.Second {
-			t.Errorf("Run returned %s after the last renewal, want the 15s after which another may lead", age)
-		}
+		testkit.ErrorContains(t, err, "the Lease default/operator was lost", "Run returned")
+		testkit.Equal(t, time.Since(lease(t, api).Spec.RenewTime.Time), 15*time.Second, "Run returned after the last renewal")
 		a.want(t, "acquired operator", "lost operator")
 		close(free)
 	})
@@ -215,9 +196,7 @@ func TestL5_TheTermIsOverWhenAnotherHoldsTheLease(t *testing.T) {
 		if lost.IsZero() || lost.Sub(taken) > 3*time.Second {
 			t.Errorf("lost %s after it was taken", lost.Sub(taken))
 		}
-		if h := holder(t, api); h != "b" {
-			t.Errorf("%q holds the Lease, want b", h)
-		}
+		testkit.Equal(t, holder(t, api), "b", "holds the Lease")
 		testkit.Pass(time.Minute) // b is gone: its Lease expires
 		stop()
 		ok(t, result())
@@ -235,12 +214,8 @@ func TestWhatLeadReturnsEndsRun(t *testing.T) {
 				api := sim.NewServer(sim.Leases)
 				a := newReplica(t, api, "a")
 				_, result := a.start(t, func(context.Context, context.Context) error { return test.returns })
-				if err := result(); !errors.Is(err, test.want) {
-					t.Errorf("Run returned %v, want %v", err, test.want)
-				}
-				if h := holder(t, api); h != "" {
-					t.Errorf("%q holds the Lease", h)
-				}
+				testkit.ErrorIs(t, result(), test.want, "Run returned")
+				testkit.Equal(t, holder(t, api), "", "holds the Lease")
 			})
 		})
 	}
@@ -257,9 +232,7 @@ func TestAnErrorInALostTermEndsRun(t *testing.T) {
 		})
 		testkit.Pass(seconds(5.5))
 		a.cut()
-		if err := result(); !errors.Is(err, boom) {
-			t.Errorf("Run returned %v, want boom", err)
-		}
+		testkit.ErrorIs(t, result(), boom, "Run returned")
 	})
 }
 
@@ -276,9 +249,7 @@ func TestLeadSaysThatItWasStopped(t *testing.T) {
 				time.AfterFunc(time.Minute, func() { cancel(errStop) })
 				ok(t, a.Run(ctx, func(take, _ context.Context) error {
 					<-take.Done()
-					if !errors.Is(context.Cause(take), errStop) {
-						t.Errorf("take's cause is %v", context.Cause(take))
-					}
+					testkit.ErrorIs(t, context.Cause(take), errStop)
 					return says(take)
 				}))
 				a.want(t, "acquired operator", "released operator: false")
@@ -295,12 +266,8 @@ func TestLeadThatExitsItsGoroutine(t *testing.T) {
 			runtime.Goexit()
 			return nil
 		})
-		if err := result(); err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
-			t.Errorf("Run returned %v", err)
-		}
-		if h := holder(t, api); h != "" {
-			t.Errorf("%q holds the Lease", h)
-		}
+		testkit.ErrorContains(t, result(), "runtime.Goexit", "Run returned")
+		testkit.Equal(t, holder(t, api), "", "holds the Lease")
 	})
 }
 

@@ -4,6 +4,7 @@
 package leaderelection
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/internal/lease"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // duel is a holder and a rival of one Lease, each with its own clocks, and the real time.
@@ -140,14 +142,10 @@ func TestL1_TrustThatIsOverStaysSo(t *testing.T) {
 		now  instant
 		over bool
 	}{{instant{0, 0}, false}, {instant{1, -1e9}, false}, {instant{1, 1e9}, true}, {instant{2, 1}, true}} {
-		if over := h.lost(test.now); over != test.over {
-			t.Errorf("at %v it is over: %t", test.now, over)
-		}
+		testkit.Equal(t, h.lost(test.now), test.over, fmt.Sprintf("at %v it is over", test.now))
 	}
 	h = trust{lasts: time.Second}
-	if !h.lost(instant{1e9, 0}) {
-		t.Error("the monotonic clock does not count")
-	}
+	testkit.Equal(t, h.lost(instant{1e9, 0}), true, "the monotonic clock does not count")
 }
 
 // TestL1_AuthorsForgetWhatCannotCome: a write without an answer counts as ours until a later one is
@@ -168,9 +166,7 @@ func TestL1_AuthorsForgetWhatCannotCome(t *testing.T) {
 	if !a.mine(at(0)) || a.mine(at(maxUnanswered)) || a.mine(nil) || a.mine(&coordinationv1.Lease{}) {
 		t.Error("after an answer, the wrong ones are")
 	}
-	if l := lease.Held(at(0), "b", time.Second, began); a.mine(l) {
-		t.Error("what b holds is ours")
-	}
+	testkit.Equal(t, a.mine(lease.Held(at(0), "b", time.Second, began)), false, "what b holds is ours")
 }
 
 // FuzzL5_Term checks L5: a term goes through its states in one direction. A renewal counts from

@@ -6,6 +6,7 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -49,16 +50,12 @@ func TestM6_AddWhileRunning(t *testing.T) {
 				stop()
 				ok(t, result())
 				d.want(t, "everywhere starts", "leader only starts", "leader only ends", "everywhere ends")
-				if !slices.Equal(keys, []string{"a", "b"}) {
-					t.Errorf("reconciled %v", keys)
-				}
+				testkit.SlicesEqual(t, keys, []string{"a", "b"}, "reconciled")
 				m.Add(newFake("too late", &d)) // no effect, like the next two
 				m.AddEverywhere("too late", d.until("too late", 0))
 				m.AddLeaderOnly("too late", d.until("too late", 0))
 				synctest.Wait()
-				if len(d.events) != 4 {
-					t.Errorf("something started after the end: %q", d.events)
-				}
+				testkit.Len(t, d.events, 4, "something started after the end")
 			})
 		})
 	}
@@ -114,9 +111,7 @@ func TestM6_WhatIsWrongEndsRun(t *testing.T) {
 				_, result := start(t, m)
 				testkit.Pass(time.Minute)
 				add(m)
-				if err := result(); err == nil || err.Error() != want {
-					t.Errorf("Run returned %v, want %s", err, want)
-				}
+				testkit.Equal(t, fmt.Sprint(result()), want, "Run returned")
 			})
 		})
 	}

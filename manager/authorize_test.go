@@ -191,18 +191,16 @@ func TestAuthorize(t *testing.T) {
 			h := guarded(v, test.audiences...)
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, request(t.Context(), test.method, test.path, test.authorization))
-			if body := strings.TrimSpace(w.Body.String()); w.Code != test.status || body != test.body {
-				t.Errorf("%d %s, want %d %s", w.Code, body, test.status, test.body)
-			}
+			testkit.Equal(t, w.Code, test.status)
+			testkit.Equal(t, strings.TrimSpace(w.Body.String()), test.body)
 			if got := w.Header().Get("WWW-Authenticate"); (got == `Bearer realm="kubernetes"`) != (test.status == 401) {
 				t.Errorf("WWW-Authenticate: %q", got)
 			}
 			if user := w.Header().Get("User"); (user == "prometheus") != (test.status == 200) {
 				t.Errorf("the handler sees the user %q", user)
 			}
-			if tokens, access := v.count(); tokens+access != test.reviews {
-				t.Errorf("%d and %d reviews, want %d", tokens, access, test.reviews)
-			}
+			tokens, access := v.count()
+			testkit.Equal(t, tokens+access, test.reviews, fmt.Sprintf("%d and %d reviews", tokens, access))
 			if test.reviews < 2 {
 				return
 			}
@@ -234,9 +232,8 @@ func TestAuthorizeRemembers(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if tokens, access := v.count(); tokens+access != reviews {
-				t.Errorf("%d and %d reviews, want %d", tokens, access, reviews)
-			}
+			tokens, access := v.count()
+			testkit.Equal(t, tokens+access, reviews, fmt.Sprintf("%d and %d reviews", tokens, access))
 		}
 		storm("Bearer good", 200, 2)
 		v.set(func() { delete(v.users, "good") })
@@ -287,20 +284,14 @@ func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 					if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 503 || body != "the API server cannot authorize requests now; see the log" {
 						t.Errorf("%d %s", status, body)
 					}
-					if took := time.Since(began); took != test.takes {
-						t.Errorf("it took %s", took)
-					}
+					testkit.Equal(t, time.Since(began), test.takes)
 				}
-				if n := strings.Count(log.String(), test.log); n != 1 {
-					t.Errorf("the log has it %d times:\n%s", n, log.String())
-				}
+				testkit.Equal(t, strings.Count(log.String(), test.log), 1)
 				v.set(func() { v.fail = nil })
 				if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
 					t.Errorf("%d %s", status, body)
 				}
-				if !strings.Contains(log.String(), "requests can be authorized again") {
-					t.Error(log.String())
-				}
+				testkit.Contains(t, log.String(), "requests can be authorized again")
 			})
 		})
 	}
@@ -372,9 +363,8 @@ func TestAuthorizeRefusesAmbiguousRequests(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want 400 %s", test.method, test.path, status, body, test.body)
 		}
 	}
-	if tokens, access := v.count(); tokens+access != 0 {
-		t.Errorf("%d and %d reviews", tokens, access)
-	}
+	tokens, access := v.count()
+	testkit.Equal(t, tokens+access, 0, fmt.Sprintf("%d and %d reviews", tokens, access))
 	for _, path := range []string{"/public/a;b", "/public/a..", "/public/...", "/public/%2fa", "/public/%C3%A4", "/"} {
 		if status, body := serve(h, request(t.Context(), "GET", path, "Bearer good")); status != 200 {
 			t.Errorf("%s: %d %s", path, status, body)
@@ -398,9 +388,7 @@ func TestAuthorizeLeavesNoWayOut(t *testing.T) {
 			resp, err := c.Do(r)
 			testkit.NoError(t, err)
 			resp.Body.Close()
-			if resp.StatusCode != status {
-				t.Errorf("%s: %s, want %d", path, resp.Status, status)
-			}
+			testkit.Equal(t, resp.StatusCode, status, path, resp.Status)
 		}
 		stop()
 		ok(t, result())

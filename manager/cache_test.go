@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -46,13 +47,9 @@ func TestCache_Defaults(t *testing.T) {
 			return controller.Result{}, nil
 		})
 		stop, result := start(t, m)
-		if got := <-reconciled; got != "other/b" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, <-reconciled, "other/b")
 		ok(t, m.Idle(t.Context()))
-		if _, err := lister.ConfigMaps("other").Get("b"); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(lister.ConfigMaps("other").Get("b")), nil)
 		stop()
 		ok(t, result())
 		for _, r := range api.Requests() {
@@ -75,9 +72,7 @@ func TestCache_EmptyNamespaces(t *testing.T) {
 	if err == nil || strings.Count(err.Error(), "cache.Options.Namespaces is empty, so nothing would be read; add a namespace") != 1 || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %v", err)
 	}
-	if n := len(api.Requests()); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testkit.Equal(t, len(api.Requests()), 0)
 }
 
 // TestCache_FewLinesForManyBrokenObjects: the lines about broken objects of a kind are limited.
@@ -93,13 +88,9 @@ func TestCache_FewLinesForManyBrokenObjects(t *testing.T) {
 		stop, result := start(t, m)
 		ok(t, maps.WaitForSync(t.Context()))
 		synctest.Wait()
-		if s := maps.State(); s.BrokenCount != 1000 {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, maps.State().BrokenCount, 1000)
 		stop()
 		ok(t, result())
-		if n := strings.Count(out.String(), "an object cannot be decoded or transformed"); n != 10 {
-			t.Errorf("%d lines", n)
-		}
+		testkit.Equal(t, strings.Count(out.String(), "an object cannot be decoded or transformed"), 10, "lines")
 	})
 }

@@ -72,9 +72,7 @@ func newSecret(t *testing.T) *secret {
 
 func (s *secret) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 }
 
 func (s *secret) put(cert, key, ca []byte) {
@@ -140,9 +138,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 				t.Errorf("readyz: %d %s", got, body)
 			}
 			for _, part := range parts {
-				if !strings.Contains(line, part) {
-					t.Errorf("the check says %q, want %q", line, part)
-				}
+				testkit.Contains(t, line, part, "the check says")
 			}
 		}
 		shows("one")
@@ -158,9 +154,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			shows("two")
 			check(200, "ok: the certificate that expires at 2000-01-02T", "stays in use: the certificate in "+files.dir+"/tls.crt and the key in ")
 			shows("two")
-			if n := strings.Count(log.String(), "keeps its certificate") - before; n != 1 {
-				t.Errorf("the log has it %d times:\n%s", n, log.String())
-			}
+			testkit.Equal(t, strings.Count(log.String(), "keeps its certificate")-before, 1)
 		}
 		files.must(os.Remove(filepath.Join(files.dir, "tls.key")))
 		shows("two")
@@ -203,9 +197,8 @@ func TestAnExpiredCertificateOfTheMetricsIsARemark(t *testing.T) {
 		want(t, health, "http://x/readyz/certificate-metrics-server", 200, "ok")
 		testkit.Pass(2 * time.Hour)
 		want(t, health, "http://x/readyz/certificate-metrics-server", 200, "ok")
-		if _, body := get(t, health, "http://x/readyz?verbose"); !strings.Contains(body, "[+]certificate-metrics-server ok: the certificate expired at 2000-01-01T01:00:00Z; renew it") {
-			t.Error(body)
-		}
+		_, body := get(t, health, "http://x/readyz?verbose")
+		testkit.Contains(t, body, "[+]certificate-metrics-server ok: the certificate expired at 2000-01-01T01:00:00Z; renew it")
 		stop()
 		ok(t, result())
 	})
@@ -279,15 +272,11 @@ func TestTheServerSpeaksTLS12AndLater(t *testing.T) {
 		})
 		addServer(m, serverOptions{Listener: w})
 		stop, result := start(t, m)
-		if _, err := shake(w, &tls.Config{MaxVersion: tls.VersionTLS12}, t); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(shake(w, &tls.Config{MaxVersion: tls.VersionTLS12}, t)), nil)
 		if _, err := shake(w, &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, t); err == nil { //nolint:gosec // to be refused
 			t.Error("TLS 1.1 is spoken")
 		}
-		if n := strings.Count(log.String(), "self-signed"); n != 1 {
-			t.Errorf("the log has it %d times:\n%s", n, log.String())
-		}
+		testkit.Equal(t, strings.Count(log.String(), "self-signed"), 1)
 		before, err := serial(w, t)
 		testkit.NoError(t, err)
 		time.Sleep(300 * 24 * time.Hour) // it would expire after a year
@@ -305,9 +294,7 @@ func serial(w *wire, t *testing.T) (string, error) {
 		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusNotFound {
-		t.Errorf("status %d", resp.StatusCode)
-	}
+	testkit.Equal(t, resp.StatusCode, http.StatusNotFound)
 	return resp.TLS.PeerCertificates[0].SerialNumber.String(), nil
 }
 
@@ -327,9 +314,7 @@ func TestCertificatesThatAreOfNoUseAtTheStart(t *testing.T) {
 			files.put(test.cert, test.key, test.ca)
 			m := newManager(newAPI(), nil)
 			addServer(m, serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")})
-			if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: the server: `+test.want {
-				t.Errorf("Run returned %v\nwant %s", err, test.want)
-			}
+			testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), `the manager "test" cannot run: the server: `+test.want, "Run returned")
 		})
 	}
 }

@@ -8,6 +8,7 @@ package manager_test
 import (
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,9 +50,7 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 		}
 		sentence := "cannot read the TLS files: " + files.dir + "/tls.crt is not a regular file (prw-------); put a PEM file there"
 		want(t, health, "http://x/readyz?verbose", 200, "[+]informers ok", "[+]certificate-server ok: the certificate that expires at 2000-01-01T01:00:00Z stays in use: "+sentence, "[+]shutdown ok", "readyz check passed")
-		if n := strings.Count(log.String(), sentence); n != 1 {
-			t.Errorf("the log has it %d times:\n%s", n, log.String())
-		}
+		testkit.Equal(t, strings.Count(log.String(), sentence), 1)
 		stop()
 		ok(t, result())
 	})
@@ -65,9 +64,7 @@ func TestFilesThatAreNoFilesAtTheStart(t *testing.T) {
 		t.Helper()
 		m := newManager(newAPI(), nil)
 		addServer(m, serverOptions{Address: "127.0.0.1:0", CertDir: files.dir, ClientCAFile: in("ca.crt")})
-		if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" cannot run: the server: cannot read the TLS files: `+want {
-			t.Errorf("Run returned %v\nwant %s", err, want)
-		}
+		testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), `the manager "test" cannot run: the server: cannot read the TLS files: `+want, "Run returned")
 	}
 	files.put(one.cert, one.key, make([]byte, 1<<20+1))
 	run(in("ca.crt") + " has 1048577 bytes, at most 1048576 are read; put a PEM file there")

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,15 +117,11 @@ func TestM3_AClusterThatDoesNotAnswer(t *testing.T) {
 			"[+]informers ok: "+trouble, "[+]shutdown ok", "readyz check passed")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := m.Idle(ctx); err == nil || !strings.Contains(err.Error(), "cluster west") {
-			t.Errorf("Idle: %v", err)
-		}
+		testkit.ErrorContains(t, m.Idle(ctx), "cluster west")
 		west.Intercept(nil)
 		testkit.Pass(3 * time.Minute) // the requests without an answer are repeated
 		ok(t, m.Idle(t.Context()))
-		if west.Stored(sim.Secrets) != 1 {
-			t.Error("it has not recovered")
-		}
+		testkit.Equal(t, west.Stored(sim.Secrets), 1, "it has not recovered")
 		stop()
 		ok(t, result())
 	})

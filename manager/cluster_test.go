@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,9 +87,7 @@ func TestM7_IdleOverSeveralClusters(t *testing.T) {
 				west.Stored(sim.Secrets), west.Stored(sim.Leases), api.Stored(sim.Secrets))
 		}
 		err := client.For[*corev1.Secret](r.to).Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"})
-		if err == nil || !strings.Contains(err.Error(), "term of leadership") {
-			t.Errorf("a write without a term: %v", err)
-		}
+		testkit.ErrorContains(t, err, "term of leadership", "a write without a term")
 		stop()
 		ok(t, result())
 	})
@@ -109,9 +106,7 @@ func TestM1_RunJoinsAllClusters(t *testing.T) {
 		testkit.Pass(time.Second)
 		cache.For[*corev1.Secret](m.AddCluster("dead", configs[1]).Cache()) // while it runs
 		testkit.Pass(time.Second)
-		if west.Watches() == 0 {
-			t.Error("nothing is watched in west")
-		}
+		testkit.NotEqual(t, west.Watches(), 0, "nothing is watched in west")
 		began := time.Now()
 		stop()
 		ok(t, result())
@@ -148,15 +143,12 @@ func TestM3_AClusterThatCannotBeReached(t *testing.T) {
 		const trouble = `Secret.v1 (cluster west): failing: asking the API server at http://west.test for v1: Get "http://west.test/api/v1": dial tcp: connection refused`
 		want(t, c, "http://x/readyz?verbose", 200, "[+]controller-copier ok: "+trouble, "[+]controller-website ok",
 			"[+]informers ok: "+trouble, "[+]shutdown ok", "readyz check passed")
-		if text := out.String(); !strings.Contains(text, `msg="an informer is failing" kind=Secret.v1 scope="cluster west"`) {
-			t.Errorf("the log does not name the cluster:\n%s", text)
-		}
+		testkit.Contains(t, out.String(), `msg="an informer is failing" kind=Secret.v1 scope="cluster west"`, "the log does not name the cluster")
 		west.Intercept(nil)
 		testkit.Pass(time.Minute)
 		ok(t, m.Idle(t.Context()))
-		if west.Stored(sim.Secrets) != 1 || !isReady(m) {
-			t.Error("it has not recovered")
-		}
+		testkit.Equal(t, west.Stored(sim.Secrets), 1, "it has not recovered")
+		testkit.Equal(t, isReady(m), true, "it has not recovered")
 		stop()
 		ok(t, result())
 	})
@@ -176,16 +168,12 @@ func TestM6_RemoveCluster(t *testing.T) {
 		ok(t, m.Idle(t.Context()))
 		want := func(err error, text string) {
 			t.Helper()
-			if err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("the error is %v, want %s", err, text)
-			}
+			testkit.ErrorContains(t, err, text)
 		}
 		want(m.RemoveCluster(t.Context(), cluster), `the cluster "west" is in use by the controller "copier"; remove that first`)
 		ok(t, m.Remove(t.Context(), c))
 		ok(t, m.RemoveCluster(t.Context(), cluster))
-		if west.Watches() != 0 {
-			t.Errorf("%d watches are left", west.Watches())
-		}
+		testkit.Equal(t, west.Watches(), 0, "watches are left")
 		key := types.NamespacedName{Namespace: "default", Name: "a"}
 		_, err := r.secrets.Get(t.Context(), key)
 		want(err, `Secret.v1 (cluster west): the cluster "west" was removed`)
@@ -264,9 +252,7 @@ func TestCluster_Mistakes(t *testing.T) {
 		`the cluster "north": client.New: `,
 		`the cluster "south": cache.For[*manager_test.unknown]: the scheme does not know the type`,
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Run returned %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want, "Run returned")
 	}
 }
 

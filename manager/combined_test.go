@@ -52,9 +52,7 @@ func TestM3_AHungLeaseRequestAndFailingEvents(t *testing.T) {
 				}
 				line.mend()
 				testkit.Pass(time.Second)
-				if who := holder(api); who != "b" {
-					t.Errorf("after the late requests, %q leads", who)
-				}
+				testkit.Equal(t, holder(api), "b", "after the late requests, leads")
 				api.Intercept(nil)
 				stopB()
 				ok(t, resultB())
@@ -130,9 +128,7 @@ func TestInformers_ARetryAfterOfAList(t *testing.T) {
 				}
 				over.Store(true)
 				testkit.Pass(70 * time.Second)
-				if n := reconciled.Load(); n != 1 {
-					t.Errorf("%d Reconciles", n)
-				}
+				testkit.Equal(t, reconciled.Load(), 1)
 				stop()
 				ok(t, result())
 			})

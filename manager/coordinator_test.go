@@ -74,12 +74,9 @@ func TestCoordinator_OfAHost(t *testing.T) {
 		m.Add(newFake("website", d))
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if leading(d) {
-			t.Error("the controller leads, and the host's elector does not")
-		}
-		if status, _ := get(t, probe, "http://x/readyz"); status == http.StatusOK {
-			t.Error("it is ready before its elector has seen the Lease")
-		}
+		testkit.Equal(t, leading(d), false, "the controller leads, and the host's elector does not")
+		status, _ := get(t, probe, "http://x/readyz")
+		testkit.NotEqual(t, status, http.StatusOK, "it is ready before its elector has seen the Lease")
 		close(leads)
 		testkit.Pass(time.Minute)
 		if !leading(d) || m.Group() != nil || m.Slots() != nil {
@@ -125,9 +122,7 @@ func TestCoordinator_ThatReportsNothing(t *testing.T) {
 		testkit.Pass(3 * time.Minute)
 		stop()
 		ok(t, result())
-		if unsynced != 1 {
-			t.Errorf("LeaseUnsynced was sent %d times", unsynced)
-		}
+		testkit.Equal(t, unsynced, 1, "LeaseUnsynced was sent")
 	})
 }
 
@@ -140,9 +135,7 @@ func TestCoordinator_OfTwoElectors(t *testing.T) {
 	}
 	newManager(newAPI(), func(o *manager.Options) { o.LeaderElection = e })
 	e.hooks[1].Send(&hook.LeaseHolder{})
-	if n != [2]int{0, 1} {
-		t.Errorf("an event of the second one was sent %v times", n)
-	}
+	testkit.Equal(t, n, [2]int{0, 1}, "an event of the second one was sent")
 }
 
 // TestCoordinator_Nil: a nil pointer is a mistake, and not "no election".

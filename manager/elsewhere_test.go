@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -68,14 +69,11 @@ func TestLease_InAnotherCluster(t *testing.T) {
 		if holder(elsewhere) == "" || api.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 1 {
 			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(sim.Leases), api.Stored(sim.Secrets))
 		}
-		if token := <-tokens; token.Holder != holder(elsewhere) {
-			t.Errorf("the term is %v", token)
-		}
+		testkit.Equal(t, (<-tokens).Holder, holder(elsewhere), "the term")
 		stop()
 		ok(t, result())
-		if !hosts["leases.test"] || !hosts["sim.test"] {
-			t.Errorf("the hooks saw %v", hosts)
-		}
+		testkit.Equal(t, hosts["leases.test"], true, fmt.Sprintf("the hooks saw %v", hosts))
+		testkit.Equal(t, hosts["sim.test"], true, fmt.Sprintf("the hooks saw %v", hosts))
 		for _, r := range elsewhere.Requests() {
 			if r.Resource.Resource == "selfsubjectaccessreviews" { // of the manager
 				continue
@@ -97,8 +95,6 @@ func TestLease_InAClusterThatIsMisconfigured(t *testing.T) {
 	for _, want := range []string{
 		`the Lease "operator": leaderelection.Options.Config: `, `the Lease "backups": leaderelection.Options.Config: `,
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Run returned %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want, "Run returned")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,12 +100,8 @@ func TestN3_EventsComeBeforeTheRelease(t *testing.T) {
 			}
 		}
 		release := len(writes) - 2
-		if want := []string{"update leases", "patch events"}; !slices.Equal(writes[release:], want) {
-			t.Errorf("the writes are %q; the last should be %q", writes, want)
-		}
-		if holder(api) != "" {
-			t.Errorf("the Lease is held by %q", holder(api))
-		}
+		testkit.SlicesEqual(t, writes[release:], []string{"update leases", "patch events"}, "the last writes")
+		testkit.Equal(t, holder(api), "", "the Lease is held by")
 		wantEvents(t, api, map[string]int{"before the stop": 61, "the last words": 1, "cleaned up": 50})
 	})
 }

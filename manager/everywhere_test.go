@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -106,9 +107,7 @@ func TestM6_AddControllerEverywhere(t *testing.T) {
 		slices.Sort(d.events) // the initial list has no order
 		d.want(t, "a", "a", "b")
 		everywhere(m, "node", slow)
-		if err := result(); err == nil || err.Error() != `two controllers are named "node"; give each a name of its own` {
-			t.Errorf("Run returned %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(result()), `two controllers are named "node"; give each a name of its own`, "Run returned")
 		stop()
 	})
 }

@@ -197,12 +197,10 @@ func TestTokensAreBounded(t *testing.T) {
 	if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer "+strings.Repeat("x", 900_000))); status != 431 || body != "the token has 900000 bytes, at most 16384 are reviewed" {
 		t.Errorf("%d %s", status, body)
 	}
-	if tokens, _ := v.count(); tokens != 0 {
-		t.Errorf("%d reviews", tokens)
-	}
-	if status, _ := serve(h, request(t.Context(), "GET", "/metrics", "Bearer "+strings.Repeat("x", 16<<10))); status != 401 {
-		t.Error(status)
-	}
+	tokens, _ := v.count()
+	testkit.Equal(t, tokens, 0, "reviews")
+	status, _ := serve(h, request(t.Context(), "GET", "/metrics", "Bearer "+strings.Repeat("x", 16<<10)))
+	testkit.Equal(t, status, 401)
 }
 
 // An invalid token costs one review in five seconds, on any number of paths.

@@ -189,9 +189,7 @@ func TestN3_ARequestThatIgnoresItsContextDelaysNoHandover(t *testing.T) {
 					t.Errorf("the stop took %s", took)
 				}
 				if goesOn {
-					if err == nil || !strings.Contains(err.Error(), "events has not stopped in time") {
-						t.Errorf("Run returns %v", err)
-					}
+					testkit.ErrorContains(t, err, "events has not stopped in time", "Run returns")
 					close(hangs)
 				} else {
 					ok(t, err)
@@ -233,9 +231,7 @@ func TestN3_AFlushThatIgnoresItsContextDelaysNoHandover(t *testing.T) {
 		testkit.Pass(5 * time.Second)
 		r.wantHandover(stopped)
 		const want = "sending the events of leading has not stopped in time"
-		if err := resultA(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Run returns %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, resultA(), want, "Run returns")
 		close(hangs)
 		stopB()
 		ok(t, resultB())

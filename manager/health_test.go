@@ -111,22 +111,17 @@ func TestAHealthCheckThatHangs(t *testing.T) {
 			"[-]slow failed: context deadline exceeded", "[-]mad failed: it has panicked: mad",
 			"[-]hollow failed: it has panicked: runtime error: invalid memory address or nil pointer dereference",
 			"[-]gone failed: it ended its goroutine, with runtime.Goexit or testing.T.FailNow; return an error instead", "livez check failed")
-		if took := time.Since(began); took != 800*time.Millisecond {
-			t.Errorf("the answer took %s", took)
-		}
+		testkit.Equal(t, time.Since(began), 800*time.Millisecond, "the answer took")
 		testkit.Pass(10 * time.Second)
 		began = time.Now()
 		want(t, c, "http://x/livez/stubborn", 500, "[-]stubborn failed: it has not answered for 10.8s")
 		want(t, c, "http://x/livez/ping", 200, "ok")
-		if took := time.Since(began); took != 0 || calls.Load() != 1 {
-			t.Errorf("the answer took %s, and the check was called %d times", took, calls.Load())
-		}
+		testkit.Equal(t, time.Since(began), 0)
+		testkit.Equal(t, calls.Load(), 1)
 		close(free)
 		synctest.Wait()
 		want(t, c, "http://x/livez/stubborn", 200, "ok")
-		if calls.Load() != 2 {
-			t.Errorf("the check was called %d times", calls.Load())
-		}
+		testkit.Equal(t, calls.Load(), 2, "the check was called")
 		stop()
 		ok(t, result())
 	})
@@ -243,9 +238,8 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 		api.Serve(sim.ConfigMaps)
 		testkit.Pass(5 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
-		if !isReady(m) || holder(api) == "" {
-			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
-		}
+		testkit.Equal(t, isReady(m), true)
+		testkit.NotEqual(t, holder(api), "")
 		add("late", source.Kind(cache.For[*corev1.Secret](m.Cache()), handler.Self()))
 		testkit.Pass(time.Second)
 		want(t, c, "http://x/readyz/controller-late", 500,
@@ -296,9 +290,8 @@ func TestStuckWorkOfALostTermFailsLivez(t *testing.T) {
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
 		testkit.Pass(time.Hour)
 		status, body := get(t, c, "http://x/livez")
-		if status != 500 || !strings.Contains(body, "[-]leader-election-operator failed: ") {
-			t.Errorf("livez: %d %s", status, body)
-		}
+		testkit.Equal(t, status, 500, "livez")
+		testkit.Contains(t, body, "[-]leader-election-operator failed: ", "livez")
 		close(free)
 		testkit.Pass(time.Second)
 		want(t, c, "http://x/livez", 200, "ok")
@@ -363,9 +356,7 @@ func TestHealthChecksAreLoggedWhenTheyTurn(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-		if n := strings.Count(log.String(), `msg="a health check fails" path=/livez check=bad err="it is broken"`); n != 1 {
-			t.Errorf("it is logged %d times:\n%s", n, log.String())
-		}
+		testkit.Equal(t, strings.Count(log.String(), `msg="a health check fails" path=/livez check=bad err="it is broken"`), 1, "it is logged")
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -108,9 +109,7 @@ func TestM7_AKeyThatFailsForAMoment(t *testing.T) {
 		})
 		stop, result := start(t, m)
 		ok(t, idleIn(t, m))
-		if attempts != 4 {
-			t.Errorf("%d attempts", attempts)
-		}
+		testkit.Equal(t, attempts, 4)
 		stop()
 		ok(t, result())
 	})
@@ -142,9 +141,7 @@ func TestM7_AForgottenAdd(t *testing.T) {
 			m := newManager(newAPI(), func(o *manager.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
 			add(m)
 			stop, result := start(t, m)
-			if err := idleIn(t, m); err == nil || err.Error() != `the manager "test" has no controllers; pass them to Add` {
-				t.Errorf("%s: %v", what, err)
-			}
+			testkit.Equal(t, fmt.Sprint(idleIn(t, m)), `the manager "test" has no controllers; pass them to Add`, what)
 			synctest.Wait()
 			stop()
 			ok(t, result())

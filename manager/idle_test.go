@@ -136,9 +136,7 @@ func (c *chain) idle(t *testing.T, what string, want map[string]int) {
 		}
 	}
 	testkit.Pass(30 * time.Second)
-	if more := c.reconciles.Load() - n; more != 0 {
-		t.Errorf("%s: %d Reconciles after it was idle", what, more)
-	}
+	testkit.Equal(t, c.reconciles.Load()-n, 0, what, "Reconciles after it was idle")
 }
 
 func TestM7_IdleAfterChains(t *testing.T) {
@@ -339,9 +337,7 @@ func TestM7_WhatDoesNotCount(t *testing.T) {
 				stop, result := start(t, m)
 				put(api, "a")
 				ok(t, idleIn(t, m))
-				if n.Load() != test.reconciles {
-					t.Errorf("%d Reconciles, want %d", n.Load(), test.reconciles)
-				}
+				testkit.Equal(t, n.Load(), test.reconciles, "Reconciles")
 				stop()
 				ok(t, result())
 			})
@@ -364,9 +360,7 @@ func TestM7_WhatFailsForAMoment(t *testing.T) {
 		})
 		stop, result := start(t, m)
 		ok(t, idleIn(t, m))
-		if n != 9 {
-			t.Errorf("%d Reconciles", n)
-		}
+		testkit.Equal(t, n, 9, "Reconciles")
 		stop()
 		ok(t, result())
 	})
@@ -389,15 +383,11 @@ func TestM7_KindsThatAreNotServed(t *testing.T) {
 		stop, result := start(t, m)
 		put(api, "a")
 		ok(t, idleIn(t, m))
-		if n.Load() != 1 {
-			t.Errorf("%d Reconciles", n.Load())
-		}
+		testkit.Equal(t, n.Load(), 1, "Reconciles")
 		api.Serve(sim.Secrets)
 		api.Put(sim.Secrets, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}})
 		ok(t, idleIn(t, m))
-		if n.Load() != 2 {
-			t.Errorf("%d Reconciles", n.Load())
-		}
+		testkit.Equal(t, n.Load(), 2, "Reconciles")
 		api.Withdraw(sim.Secrets)
 		ok(t, idleIn(t, m))
 		stop()
@@ -412,18 +402,14 @@ func TestM7_BeforeAndAfterRun(t *testing.T) {
 		wantBusy(t, c.manager, `controller "first": Kind(ConfigMap.v1): the source does not run yet: too late`)
 		stop, result := start(t, c.manager)
 		ok(t, idleIn(t, c.manager))
-		if c.reconciles.Load() == 0 {
-			t.Error("nothing was reconciled")
-		}
+		testkit.NotEqual(t, c.reconciles.Load(), 0, "nothing was reconciled")
 		c.takes.Store(int64(time.Second))
 		c.api.Lag(time.Hour)
 		c.put("front", 2)
 		time.AfterFunc(10*time.Second, stop)
 		began := time.Now()
 		wantBusy(t, c.manager, "the source has stopped")
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it took %s to hear of the stop", took)
-		}
+		testkit.Equal(t, time.Since(began), 10*time.Second, "the time until it heard of the stop")
 		ok(t, result())
 		wantBusy(t, c.manager, "the source has stopped")
 	})
@@ -454,9 +440,7 @@ func TestM7_RemovedAndAdded(t *testing.T) {
 			ok(t, m.Remove(t.Context(), c))
 		})
 		ok(t, idleIn(t, m))
-		if n.Load() != 1 {
-			t.Errorf("%d Reconciles of the one that was added", n.Load())
-		}
+		testkit.Equal(t, n.Load(), 1, "Reconciles of the one that was added")
 		stop()
 		ok(t, result())
 	})
@@ -486,8 +470,6 @@ func TestIdle_AfterRun(t *testing.T) {
 		if err := m.Run(t.Context()); err == nil {
 			t.Fatal("Run accepted a negative Grace")
 		}
-		if err := m.Idle(t.Context()); err == nil || !strings.Contains(err.Error(), "Run has returned") {
-			t.Errorf("Idle returned %v", err)
-		}
+		testkit.ErrorContains(t, m.Idle(t.Context()), "Run has returned", "Idle returned")
 	})
 }

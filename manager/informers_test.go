@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache/factory"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS7_InformerFactory: a component that is built on client-go's factory, and starts and awaits
@@ -52,21 +53,15 @@ func TestS7_InformerFactory(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		if n := len(api.Requests()); n != 0 {
-			t.Errorf("%d requests before the manager runs", n)
-		}
+		testkit.Equal(t, len(api.Requests()), 0, "requests before the manager runs")
 		stop, result := start(t, m)
-		if got := <-listed + <-reconciled; got != "aa" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, <-listed+<-reconciled, "aa")
 		if n := api.Count("", sim.ConfigMaps); n != 1 { // the watch contained the list
 			t.Errorf("%d requests", n)
 		}
 		stop()
 		ok(t, result())
-		if !maps.Informer().IsStopped() {
-			t.Error("the informer outlives the manager")
-		}
+		testkit.Equal(t, maps.Informer().IsStopped(), true, "the informer outlives the manager")
 	})
 }
 
@@ -78,20 +73,15 @@ func TestInformerFactory_Client(t *testing.T) {
 		put(api, "a")
 		m := newManager(api, nil)
 		informer := factory.Of(m).InformerFor(&corev1.ConfigMap{}, func(c kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
-			if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
-				t.Errorf("the client: %v", err)
-			}
+			testkit.Equal(t, testkit.Err(c.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})), nil, "the client")
 			return coreinformers.NewConfigMapInformer(c, "default", resync, toolscache.Indexers{})
 		})
 		stop, result := start(t, m)
 		synctest.Wait()
-		if n := len(informer.GetStore().ListKeys()); n != 1 || !informer.HasSynced() {
-			t.Errorf("the informer has %d objects", n)
-		}
+		testkit.Equal(t, len(informer.GetStore().ListKeys()), 1)
+		testkit.Equal(t, informer.HasSynced(), true)
 		stop()
 		ok(t, result())
-		if !informer.IsStopped() {
-			t.Error("the informer outlives the manager")
-		}
+		testkit.Equal(t, informer.IsStopped(), true, "the informer outlives the manager")
 	})
 }

@@ -78,9 +78,7 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-		if unsynced != 0 {
-			t.Errorf("%d unsynced campaigns are reported", unsynced)
-		}
+		testkit.Equal(t, unsynced, 0, "unsynced campaigns are reported")
 	})
 }
 
@@ -98,18 +96,14 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		m.Add(never)
 		stop, result := start(t, m)
 		testkit.Pass(2*time.Minute - time.Second)
-		if holder(api) != "" {
-			t.Error("it leads although it is unsynced")
-		}
+		testkit.Equal(t, holder(api), "", "it leads although it is unsynced")
 		testkit.Pass(2 * time.Second)
 		if holder(api) == "" || isReady(m) {
 			t.Error("it does not campaign, or says that it is ready")
 		}
 		stop()
 		ok(t, result())
-		if !slices.Equal(unsynced, []string{"operator"}) {
-			t.Errorf("the unsynced campaigns that are reported are %q", unsynced)
-		}
+		testkit.SlicesEqual(t, unsynced, []string{"operator"}, "the unsynced campaigns that are reported")
 	})
 }
 
@@ -158,9 +152,8 @@ func TestL8_ByLease(t *testing.T) {
 		m.Add(newFake("warm", &diary{}))
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if holder(api) == "" || holderOf(api, "backups") != "" {
-			t.Errorf("the Leases are held by %q and %q, want the first one held", holder(api), holderOf(api, "backups"))
-		}
+		testkit.NotEqual(t, holder(api), "")
+		testkit.Equal(t, holderOf(api, "backups"), "")
 		stop()
 		ok(t, result())
 	})
@@ -200,9 +193,8 @@ func TestLease_TermsAreIndependent(t *testing.T) {
 			!slices.Equal(d.events[2:5], head[2:]) || slices.Contains(d.events[:5], "main ends") {
 			t.Errorf("what happened is %q", d.events)
 		}
-		if holderOf(api, "backups") != "" || holder(api) != "" {
-			t.Error("a Lease is not released")
-		}
+		testkit.Equal(t, holderOf(api, "backups"), "", "a Lease is not released")
+		testkit.Equal(t, holder(api), "", "a Lease is not released")
 	})
 }
 
@@ -219,9 +211,8 @@ func TestLease_NobodyCampaignsForNothing(t *testing.T) {
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
 		testkit.Pass(time.Hour)
-		if holder(api) == "" || holderOf(api, "backups") != "" {
-			t.Errorf("the Leases are held by %q and %q, want the first one held", holder(api), holderOf(api, "backups"))
-		}
+		testkit.NotEqual(t, holder(api), "")
+		testkit.Equal(t, holderOf(api, "backups"), "")
 		backups.AddLeaderOnly("janitor", (&diary{}).until("janitor", 0))
 		testkit.Pass(time.Minute)
 		if who := holderOf(api, "backups"); who == "" || who != holder(api) {
@@ -336,9 +327,7 @@ func TestL5_WhatTheFenceRefusesIsNoFailure(t *testing.T) {
 		})
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if holder(api) == "" {
-			t.Error("the manager has stopped")
-		}
+		testkit.NotEqual(t, holder(api), "", "the manager has stopped")
 		stop()
 		ok(t, result())
 	})
@@ -371,9 +360,7 @@ func TestControllersByName(t *testing.T) {
 				}
 				stop, result := start(t, m)
 				testkit.Pass(time.Second)
-				if !isReady(m) {
-					t.Error("it is not ready")
-				}
+				testkit.Equal(t, isReady(m), true, "it is not ready")
 				for _, f := range fakes { // enabled or not
 					ok(t, m.Remove(t.Context(), f))
 				}

@@ -109,9 +109,7 @@ func TestLog_AnAPIServerWithoutAVersion(t *testing.T) {
 				configMaps(m, "website", idle)
 				stop, result := start(t, m)
 				testkit.Pass(time.Second)
-				if !isReady(m) {
-					t.Error("it is not ready after a second")
-				}
+				testkit.Equal(t, isReady(m), true, "it is not ready after a second")
 				testkit.Pass(2 * time.Second)
 				wantLines(t, &out, `level=INFO msg=started name=test .* serverVersion=unknown err=`+test.err)
 				stop()
@@ -137,9 +135,7 @@ func TestM1_AStopWhileTheRequestForTheVersionHangs(t *testing.T) {
 			t.Errorf("it does not run:\n%s", out.String())
 		}
 		stop()
-		if err := result(); err == nil || !strings.Contains(err.Error(), "a request for the API server's version has not returned") {
-			t.Errorf("Run returned %v", err)
-		}
+		testkit.ErrorContains(t, result(), "a request for the API server's version has not returned", "Run returned")
 		d.mend()
 		synctest.Wait()
 	})

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
@@ -83,9 +83,7 @@ func start(t *testing.T, m *manager.Manager) (stop func(), result func() error) 
 
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, err, nil)
 }
 
 // diary records events in order.
@@ -104,9 +102,7 @@ func (d *diary) want(t *testing.T, events ...string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !slices.Equal(d.events, events) {
-		t.Errorf("what happened is %q, want %q", d.events, events)
-	}
+	testkit.SlicesEqual(t, d.events, events, "what happened")
 }
 
 // until returns a function for a manager. It records its start and end, and takes some time to end.

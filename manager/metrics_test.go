@@ -5,6 +5,7 @@ package manager_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -111,9 +112,7 @@ func TestMetrics_ObserveEverything(t *testing.T) {
 		m.AddLeaderOnly("work", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		stop, result := start(t, m)
 		testkit.Pass(5 * time.Second)
-		if n := terms.Load(); n != 1 {
-			t.Errorf("the other hooks were called %d times", n)
-		}
+		testkit.Equal(t, terms.Load(), 1, "the other hooks were called")
 		stop()
 		ok(t, result())
 		all, err := r.Gather()
@@ -126,9 +125,8 @@ func TestMetrics_ObserveEverything(t *testing.T) {
 				}
 			}
 		}
-		if got["setpoint_leader_election_terms_total acquired"] != 1 || got["rest_client_requests_total 201"] != 1 {
-			t.Errorf("counted: %v", got)
-		}
+		testkit.Equal(t, got["setpoint_leader_election_terms_total acquired"], 1, "counted", got)
+		testkit.Equal(t, got["rest_client_requests_total 201"], 1, "counted", got)
 	})
 }
 
@@ -233,12 +231,8 @@ func TestPortInUse_NamesServerAndAddress(t *testing.T) {
 			add(m)
 			err := m.Run(t.Context())
 			want := `the manager "test" cannot run: the ` + name + ": the address " + taken + " is taken: stop what listens there, or choose another one"
-			if err == nil || err.Error() != want {
-				t.Errorf("Run returned %v\nwant %s", err, want)
-			}
-			if _, err := first.dial(t.Context(), "", ""); err == nil {
-				t.Error("the first server is still open")
-			}
+			testkit.Equal(t, fmt.Sprint(err), want, "Run returned")
+			testkit.NotEqual(t, testkit.Err(first.dial(t.Context(), "", "")), nil, "the first server is still open")
 		})
 	}
 }

@@ -60,12 +60,8 @@ func TestC6_RemovedAndAddedAgain(t *testing.T) {
 			c = add()
 		}
 		testkit.Pass(time.Minute)
-		if n := api.Stored(sim.Secrets); n != 1 {
-			t.Errorf("there are %d Secrets, want 1", n)
-		}
-		if len(began) == 0 {
-			t.Error("the last controller has reconciled nothing")
-		}
+		testkit.Equal(t, api.Stored(sim.Secrets), 1)
+		testkit.NotEqual(t, len(began), 0, "the last controller has reconciled nothing")
 		stop()
 		ok(t, result())
 	})
@@ -130,9 +126,7 @@ func TestC6_RemoveDoesNotWaitForWhatNeverShows(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				err := m.Remove(ctx, c)
-				if took := time.Since(began); took != test.took {
-					t.Errorf("Remove took %s, want %s", took, test.took)
-				}
+				testkit.Equal(t, time.Since(began), test.took, "Remove took")
 				if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 					t.Errorf("Remove returned %v, want %q", err, test.err)
 				}

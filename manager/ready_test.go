@@ -6,10 +6,12 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -23,17 +25,11 @@ func TestWaitReady_SaysWhyNot(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- m.Run(ctx) }()
 		err := m.WaitReady(limit)
-		if want := `the manager "test" is not ready: the controller "maps" waits for its sources: context deadline exceeded`; err == nil ||
-			err.Error() != want || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testkit.Equal(t, fmt.Sprint(err), `the manager "test" is not ready: the controller "maps" waits for its sources: context deadline exceeded`)
+		testkit.ErrorIs(t, err, context.DeadlineExceeded)
 		stop()
-		if err := m.WaitReady(t.Context()); err == nil || err.Error() != `the manager "test" has stopped before it was ready` {
-			t.Error(err)
-		}
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, fmt.Sprint(m.WaitReady(t.Context())), `the manager "test" has stopped before it was ready`)
+		testkit.Equal(t, <-result, nil)
 	})
 	m := manager.New(newAPI().Config(), manager.Options{Name: "wrong", Logger: silent})
 	m.Add(nil)

@@ -67,9 +67,7 @@ func TestAddRecorder_IsClosedHoweverItEnds(t *testing.T) {
 				if broken := name == "an error" || name == "a panic"; (err != nil) != broken || broken && !strings.Contains(err.Error(), "broken") {
 					t.Errorf("Run returned %v", err)
 				}
-				if n := r.closed.Load(); n != 1 {
-					t.Errorf("it was closed %d times", n)
-				}
+				testkit.Equal(t, r.closed.Load(), 1)
 			})
 		})
 	}
@@ -85,9 +83,7 @@ func TestM4_APanicOfAFlush(t *testing.T) {
 		m.AddLeaderOnly("work", func(ctx context.Context) error { <-ctx.Done(); return nil })
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if err := m.FlushEvents(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: ouch") {
-			t.Errorf("FlushEvents returned %v", err)
-		}
+		testkit.ErrorContains(t, m.FlushEvents(t.Context()), "panic: ouch", "FlushEvents returned")
 		stop()
 		ok(t, result())
 		if holder(api) != "" || other.flushed.Load() != 2 || other.closed.Load() != 1 {

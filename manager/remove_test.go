@@ -6,6 +6,7 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime"
 	"slices"
@@ -62,9 +63,7 @@ func TestM6_Remove(t *testing.T) {
 				add("website", "second")
 				testkit.Pass(time.Minute)
 				slices.Sort(keys)
-				if want := []string{"first a", "other a", "other b", "second a", "second b"}; !slices.Equal(keys, want) {
-					t.Errorf("reconciled %q, want %q", keys, want)
-				}
+				testkit.SlicesEqual(t, keys, []string{"first a", "other a", "other b", "second a", "second b"}, "reconciled")
 				if name == "elected" {
 					keys = nil
 					api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
@@ -107,13 +106,9 @@ func TestM6_RemoveWaits(t *testing.T) {
 		testkit.Pass(time.Minute)
 		began := time.Now()
 		ok(t, m.Remove(t.Context(), c))
-		if took := time.Since(began); took != 26*time.Second {
-			t.Errorf("Remove returned after %s, want the grace time and the second that Warm takes", took)
-		}
+		testkit.Equal(t, time.Since(began), 26*time.Second, "Remove returned after")
 		d.want(t, "warm starts", "no new key", "lead ends: the grace time of 25s is over: context canceled", "warm ends")
-		if err := m.Remove(t.Context(), c); err == nil || err.Error() != `no controller "website" was added` {
-			t.Errorf("twice: %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(m.Remove(t.Context(), c)), `no controller "website" was added`, "twice")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := m.Remove(ctx, stuck); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), `controller "stuck": it has not stopped yet`) {
@@ -122,9 +117,7 @@ func TestM6_RemoveWaits(t *testing.T) {
 		testkit.Pass(2 * time.Hour)
 		stop()
 		ok(t, result())
-		if err := m.Remove(t.Context(), nil); err == nil {
-			t.Error("nothing was removed")
-		}
+		testkit.NotEqual(t, m.Remove(t.Context(), nil), nil, "nothing was removed")
 	})
 }
 
@@ -142,14 +135,10 @@ func TestM6_RemoveBeforeRun(t *testing.T) {
 		ok(t, m.Remove(t.Context(), before))
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if isReady(m) {
-			t.Error("ready before its controller")
-		}
+		testkit.Equal(t, isReady(m), false, "ready before its controller")
 		ok(t, m.Remove(t.Context(), while))
 		testkit.Pass(time.Minute)
-		if !isReady(m) {
-			t.Error("not ready: it waits for a controller that was removed")
-		}
+		testkit.Equal(t, isReady(m), true, "not ready: it waits for a controller that was removed")
 		slices.Sort(d.events[:2])
 		d.want(t, "lead while starts", "warm while starts", "lead while ends", "warm while ends")
 		stop()
@@ -176,9 +165,7 @@ func TestM6_WhatIsRemovedIsFreed(t *testing.T) {
 		c := add()
 		testkit.Pass(time.Minute) // no timer of it is left
 		runtime.GC()
-		if c.Value() != nil {
-			t.Error("something keeps a controller that was removed")
-		}
+		testkit.Equal(t, c.Value(), nil, "something keeps a controller that was removed")
 		stop()
 		ok(t, result())
 	})
@@ -193,13 +180,9 @@ func TestM6_RemoveAnother(t *testing.T) {
 		m.Add(c)
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if err := m.Remove(t.Context(), newFake("website", &d)); err == nil || err.Error() != `no controller "website" was added` {
-			t.Errorf("another: %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(m.Remove(t.Context(), newFake("website", &d))), `no controller "website" was added`, "another")
 		for _, none := range []manager.Controller{nil, (*controller.Controller[int])(nil)} {
-			if err := m.Remove(t.Context(), none); err == nil || err.Error() != "Remove: the controller is nil" {
-				t.Errorf("none: %v", err)
-			}
+			testkit.Equal(t, fmt.Sprint(m.Remove(t.Context(), none)), "Remove: the controller is nil")
 		}
 		slices.Sort(d.events)
 		d.want(t, "lead website starts", "warm website starts")
@@ -221,9 +204,7 @@ func TestM6_WhatIsRemovedMayFail(t *testing.T) {
 		m.Add(c)
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if err := m.Remove(t.Context(), c); err == nil || err.Error() != `controller "website": boom` {
-			t.Errorf("got %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(m.Remove(t.Context(), c)), `controller "website": boom`)
 		stop()
 		ok(t, result())
 	})

@@ -87,22 +87,17 @@ func TestL8_RequiredKindsOfSeveralNamespaces(t *testing.T) {
 					}
 					for _, ns := range test.scope {
 						readable := !slices.Contains(test.forbidden, ns)
-						if seen[ns] != (test.leads && readable) {
-							t.Errorf("keys of the namespaces %v are reconciled", seen)
-						}
+						testkit.Equal(t, seen[ns], test.leads && readable, fmt.Sprintf("keys of the namespaces %v are reconciled", seen))
 						if named := strings.Contains(log.String(), "namespace "+ns+")") && strings.Contains(log.String(), "no Role in "+ns); test.leads && named == readable {
 							t.Errorf("the log names %s: %v:\n%s", ns, named, log.String())
 						}
 					}
 					api.Intercept(nil)
 					testkit.Pass(10 * time.Second)
-					if !isReady(m) || holder(api) == "" {
-						t.Errorf("at the end: ready: %v, the Lease is held by %q", isReady(m), holder(api))
-					}
+					testkit.Equal(t, isReady(m), true, "at the end")
+					testkit.NotEqual(t, holder(api), "", "at the end")
 					for _, ns := range test.scope {
-						if !seen[ns] {
-							t.Errorf("at the end, the key of the namespace %s is not reconciled", ns)
-						}
+						testkit.Equal(t, seen[ns], true, fmt.Sprintf("at the end, the key of the namespace %s is not reconciled", ns))
 					}
 					stop()
 					ok(t, result())
@@ -131,14 +126,12 @@ func TestL8_ANamespaceThatIsAdded(t *testing.T) {
 		m.Add(c)
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if isReady(m) || holder(api) != "" {
-			t.Errorf("ready: %v, the Lease is held by %q", isReady(m), holder(api))
-		}
+		testkit.Equal(t, isReady(m), false)
+		testkit.Equal(t, holder(api), "")
 		namespaces.Add("b")
 		testkit.Pass(5 * time.Second)
-		if !isReady(m) || holder(api) == "" {
-			t.Errorf("with a readable namespace, ready: %v, the Lease is held by %q", isReady(m), holder(api))
-		}
+		testkit.Equal(t, isReady(m), true, "with a readable namespace")
+		testkit.NotEqual(t, holder(api), "", "with a readable namespace")
 		namespaces.Add("c")
 		testkit.Pass(time.Minute)
 		if err := maps.Stale(); err == nil || !strings.Contains(err.Error(), "namespace a)") || !strings.Contains(err.Error(), "namespace c)") {
@@ -171,14 +164,12 @@ func TestL8_OptionalKinds(t *testing.T) {
 				m.Add(c)
 				stop, result := start(t, m)
 				testkit.Pass(3 * time.Minute)
-				if isReady(m) || holder(api) != "" {
-					t.Errorf("without the required kind, ready: %v, the Lease is held by %q", isReady(m), holder(api))
-				}
+				testkit.Equal(t, isReady(m), false, "without the required kind")
+				testkit.Equal(t, holder(api), "", "without the required kind")
 				api.Serve(sim.ConfigMaps)
 				testkit.Pass(5 * time.Second)
-				if !isReady(m) || holder(api) == "" {
-					t.Errorf("without the optional kind, ready: %v, the Lease is held by %q", isReady(m), holder(api))
-				}
+				testkit.Equal(t, isReady(m), true, "without the optional kind")
+				testkit.NotEqual(t, holder(api), "", "without the optional kind")
 				stop()
 				ok(t, result())
 			})
@@ -186,7 +177,5 @@ func TestL8_OptionalKinds(t *testing.T) {
 	}
 	c := controller.New("website", controller.Func[types.NamespacedName](nil), controller.Options{})
 	c.Optional(cache.For[*corev1.Secret](newManager(newAPI(), nil).Cache()))
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "neither watches nor reads") {
-		t.Errorf("Validate returns %v", err)
-	}
+	testkit.ErrorContains(t, c.Validate(), "neither watches nor reads", "Validate returns")
 }

@@ -82,12 +82,8 @@ func TestM3_ALongRetryAfterDelaysNoStop(t *testing.T) {
 		stopped := time.Now()
 		stop()
 		ok(t, result())
-		if took := time.Since(stopped); took != 0 {
-			t.Errorf("the stop took %s", took)
-		}
-		if who := holder(api); who != "" {
-			t.Errorf("the Lease is held by %q", who)
-		}
+		testkit.Equal(t, time.Since(stopped), 0, "the stop took")
+		testkit.Equal(t, holder(api), "", "the Lease is held by")
 	})
 }
 
@@ -107,8 +103,6 @@ func TestL6_ALongRetryAfterCostsNoTerm(t *testing.T) {
 		d.want(t, "leading starts")
 		stop()
 		ok(t, result())
-		if who := holder(api); who != "" {
-			t.Errorf("the Lease is held by %q", who)
-		}
+		testkit.Equal(t, holder(api), "", "the Lease is held by")
 	})
 }

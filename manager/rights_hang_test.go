@@ -69,9 +69,7 @@ func TestRights_ReturnAtTheEndOfTheirContext(t *testing.T) {
 				t.Errorf("after %s used is %v, missing %v, error %q", took, r.Used, r.Missing, r.Error)
 			}
 		}
-		if n := api.reviewed(); n != before {
-			t.Errorf("%d reviews, %d before", n, before)
-		}
+		testkit.Equal(t, api.reviewed(), before, fmt.Sprintf("reviews, %d before", before))
 		api.mu.Lock()
 		api.silent = nil
 		api.mu.Unlock()
@@ -122,9 +120,7 @@ func TestPreflight_OfEventsOfClusterScopedObjects(t *testing.T) {
 		z.SetName("z")
 		rec.Eventf(t.Context(), z, events.Normal, "A", "", "a")
 		testkit.Pass(time.Minute)
-		if r := m.Rights(t.Context()); len(r.Missing) != 0 {
-			t.Errorf("with the role of the log, missing is %v", r.Missing)
-		}
+		testkit.Len(t, m.Rights(t.Context()).Missing, 0, "with the role of the log, missing")
 		stop()
 		ok(t, result())
 	})
@@ -175,12 +171,8 @@ func TestRights_OfARefusalByAdmission(t *testing.T) {
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
 		_, err := client.For[*corev1.ConfigMap](m.Client()).Patch(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}, types.MergePatchType, []byte(`{"data":{"a":"b"}}`))
-		if err == nil {
-			t.Error("the webhook allows the patch")
-		}
-		if r := m.Rights(t.Context()); len(r.Missing) > 0 {
-			t.Errorf("missing is %v", r.Missing)
-		}
+		testkit.NotEqual(t, err, nil, "the webhook allows the patch")
+		testkit.Len(t, m.Rights(t.Context()).Missing, 0)
 		stop()
 		ok(t, result())
 	})

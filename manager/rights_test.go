@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -125,9 +126,7 @@ func has(list []string, one string) bool {
 func (p *policed) grant(t *testing.T, text string) {
 	t.Helper()
 	var r role
-	if err := yaml.Unmarshal([]byte(text), &r); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	testkit.NoError(t, yaml.Unmarshal([]byte(text), &r), fmt.Sprintf("in %s", text))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.granted = append(append(p.granted, r), r.Items...)
@@ -232,9 +231,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 		}
 		stop()
 		ok(t, result())
-		if n := len(rightsLogged(t, &out)); n != 1 {
-			t.Errorf("the log has %d lines", n)
-		}
+		testkit.Equal(t, len(rightsLogged(t, &out)), 1, "the log has lines")
 	})
 }
 
@@ -331,9 +328,7 @@ func TestPreflight_OfARequestThatHangs(t *testing.T) {
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
 		stop()
-		if err := result(); err == nil || !strings.Contains(err.Error(), "a request for the reviews of rights has not returned") {
-			t.Errorf("Run returned %v", err)
-		}
+		testkit.ErrorContains(t, result(), "a request for the reviews of rights has not returned", "Run returned")
 		close(hangs)
 	})
 }
@@ -518,8 +513,7 @@ func TestRights_ReviewsAreLimited(t *testing.T) {
 		}
 		cache.ForScope[*corev1.Secret](m.Cache(), cache.Scope{Names: cache.NewSet(names...)})
 		report := m.Rights(t.Context())
-		if n := api.reviewed(); n != 2000 || !strings.Contains(report.Error, "only the first 2000") {
-			t.Errorf("%d reviews, error %q", n, report.Error)
-		}
+		testkit.Equal(t, api.reviewed(), 2000)
+		testkit.Contains(t, report.Error, "only the first 2000")
 	})
 }

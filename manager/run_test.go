@@ -64,16 +64,12 @@ events.Options.Namespace: "Ops" is not the name of a namespace: a lowercase RFC 
 controller "website": controller.Options.Workers: -1, must not be negative
 controller "website": the reconciler is nil; pass a Reconciler to New`)
 	got := regexp.MustCompile(`in scheme ".*"`).ReplaceAllString(fmt.Sprint(m.Run(t.Context())), "in scheme ...")
-	if got != want {
-		t.Errorf("Run says\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, got, want, "Run says")
 }
 
 func TestM4_OneMistakeIsOneLine(t *testing.T) {
 	m := manager.New(&rest.Config{}, manager.Options{})
-	if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "" cannot run: manager.Options.Name: name the program` {
-		t.Errorf("Run says %v", err)
-	}
+	testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), `the manager "" cannot run: manager.Options.Name: name the program`, "Run says")
 }
 
 // A name is part of headers and log lines.
@@ -81,18 +77,14 @@ func TestM4_ANameIsOneLine(t *testing.T) {
 	for _, name := range []string{"web\nsite", "website\r", "web\x00site"} {
 		m := manager.New(&rest.Config{}, manager.Options{Name: name, FieldOwner: "website"})
 		want := fmt.Sprintf("the manager %q cannot run: manager.Options.Name: %q has a line break or another control character; use printable text, which fits into a header", name, name)
-		if err := m.Run(t.Context()); err == nil || err.Error() != want {
-			t.Errorf("Run says %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), want, "Run says")
 	}
 }
 
 func TestM4_StrictNeedsTerms(t *testing.T) {
 	m := manager.New(&rest.Config{}, manager.Options{Name: "test", RequireTerm: true})
 	const want = `the manager "test" cannot run: manager.Options.RequireTerm: without LeaderElection there are no terms, and every write would be refused`
-	if err := m.Run(t.Context()); err == nil || err.Error() != want {
-		t.Errorf("Run says %v", err)
-	}
+	testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), want, "Run says")
 }
 
 func TestM4_AConfigThatCannotBeUsedIsReportedOnce(t *testing.T) {
@@ -169,9 +161,7 @@ func TestM4_ErrorsCarryTheNameOfWhatFailed(t *testing.T) {
 					if took := time.Since(began); took > time.Second {
 						t.Errorf("Run returned after %s", took)
 					}
-					if h := holder(api); h != "" {
-						t.Errorf("%q holds the lease", h)
-					}
+					testkit.Equal(t, holder(api), "", "holds the lease")
 				})
 			})
 		}
@@ -238,9 +228,7 @@ func TestRunOnce(t *testing.T) {
 		stop, result := start(t, m)
 		synctest.Wait()
 		for range 2 {
-			if err := m.Run(t.Context()); err == nil || err.Error() != `the manager "test" has run before; make a new one` {
-				t.Errorf("a second Run returned %v", err)
-			}
+			testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), `the manager "test" has run before; make a new one`, "a second Run returned")
 		}
 		stop()
 		ok(t, result())
@@ -262,9 +250,7 @@ func TestWithoutLeaderElectionItLeadsAtOnce(t *testing.T) {
 		d.want(t, "lead website starts", "leader only starts", "warm website starts")
 		stop()
 		ok(t, result())
-		if n := api.Count("", sim.Leases); n != 0 {
-			t.Errorf("%d requests for leases", n)
-		}
+		testkit.Equal(t, api.Count("", sim.Leases), 0, "requests for leases")
 	})
 }
 
@@ -277,14 +263,10 @@ func TestReady(t *testing.T) {
 		m.Add(second)
 		stop, result := start(t, m)
 		testkit.Pass(time.Hour)
-		if isReady(m) {
-			t.Error("it is ready before its controllers are synced")
-		}
+		testkit.Equal(t, isReady(m), false, "it is ready before its controllers are synced")
 		close(second.synced)
 		synctest.Wait()
-		if !isReady(m) {
-			t.Error("it is not ready")
-		}
+		testkit.Equal(t, isReady(m), true, "it is not ready")
 		stop()
 		ok(t, result())
 	})
@@ -357,9 +339,7 @@ func TestLogger(t *testing.T) {
 				ok(t, m.Run(ctx))
 			})
 			for _, line := range []string{"msg=ready", "msg=leading", "msg=\"hello from a function\"", "msg=\"the lease is released\""} {
-				if !strings.Contains(used.String(), line) {
-					t.Errorf("the log has no %s:\n%s", line, used.String())
-				}
+				testkit.Contains(t, used.String(), line, fmt.Sprintf("the log has no %s", line))
 			}
 			if other.Len() > 0 {
 				t.Errorf("another logger was used:\n%s", other.String())
@@ -387,7 +367,5 @@ func TestUserAgent(t *testing.T) {
 
 func TestFieldOwnerDefaultsToTheName(t *testing.T) {
 	m := manager.New(&rest.Config{}, manager.Options{Name: strings.Repeat("x", 129)})
-	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "FieldOwner") {
-		t.Errorf("Run says %v", err)
-	}
+	testkit.ErrorContains(t, m.Run(t.Context()), "FieldOwner", "Run says")
 }

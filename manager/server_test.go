@@ -84,9 +84,7 @@ func TestM1_RequestsUnderWayAreAnsweredAtAStop(t *testing.T) {
 		}
 		began := time.Now()
 		close(h.free)
-		if body := <-answer; body != "done" {
-			t.Errorf("the request is answered with %q", body)
-		}
+		testkit.Equal(t, <-answer, "done", "the request is answered with")
 		ok(t, result())
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("Run returned %s after the last answer", took)
@@ -107,9 +105,7 @@ func TestM3_RequestsAreCancelledWhenTheGraceTimeIsOver(t *testing.T) {
 		stop()
 		select {
 		case body := <-answer:
-			if body != "the grace time of 10s is over: context canceled" {
-				t.Errorf("the request is answered with %q", body)
-			}
+			testkit.Equal(t, body, "the grace time of 10s is over: context canceled", "the request is answered with")
 		case <-time.After(time.Minute):
 			t.Error("the request is not answered")
 			close(h.free)
@@ -148,14 +144,10 @@ func TestM1_AHandlerThatDoesNotReturnIsNamedWithItsStack(t *testing.T) {
 		began := time.Now()
 		stop()
 		err := result()
-		if took := time.Since(began); took != 28*time.Second {
-			t.Errorf("Run returned after %s, want the grace time of 25s and 3s", took)
-		}
+		testkit.Equal(t, time.Since(began), 28*time.Second, "Run returned after")
 		wantParts(t, err, "the server on wire has not stopped in time:\n", "manager_test.stubborn")
 		for _, part := range []string{`"handler":"GET /stubborn"`, `"handler":"GET /hijacker"`} {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("the error does not have %s:\n%v", part, err)
-			}
+			testkit.ErrorContains(t, err, part, fmt.Sprintf("the error does not have %s", part))
 		}
 		if strings.Contains(err.Error(), "health server") {
 			t.Errorf("the error names what has stopped:\n%v", err)
@@ -201,9 +193,7 @@ func TestM3_SilentConnections(t *testing.T) {
 		if took := time.Since(began); took > 500*time.Millisecond {
 			t.Errorf("Run returned after %s", took)
 		}
-		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("the connection is not closed: %v", err)
-		}
+		testkit.Equal(t, testkit.Err(conn.Read(make([]byte, 1))), io.EOF, "the connection is not closed")
 	})
 }
 
@@ -240,9 +230,8 @@ func TestM2_ServersAreFirstAndLast(t *testing.T) {
 		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
-		if status, _ := get(t, server, "https://x/page"); status != 0 {
-			t.Errorf("the server answers %d after Run", status)
-		}
+		status, _ := get(t, server, "https://x/page")
+		testkit.Equal(t, status, 0, "the server answers after Run")
 	})
 }
 
@@ -268,9 +257,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 			})
 			err := m.Run(t.Context())
 			text := fmt.Sprintf(`the manager "test" cannot run: the %s: the address %s is taken: stop what listens there, or choose another one`, name, taken)
-			if err == nil || err.Error() != text {
-				t.Errorf("Run returned %v\nwant %s", err, text)
-			}
+			testkit.Equal(t, fmt.Sprint(err), text, "Run returned")
 			if n := len(api.Requests()); n > 0 {
 				t.Errorf("%d requests were made", n)
 			}
@@ -312,9 +299,7 @@ func TestHandlersThatPanic(t *testing.T) {
 		stop()
 		ok(t, result())
 		for _, line := range []string{`handler="GET /mad" panic=mad stack=`, `handler="GET /late" panic="too late" stack=`} {
-			if !strings.Contains(log.String(), line) {
-				t.Errorf("the log has no %s:\n%s", line, log.String())
-			}
+			testkit.Contains(t, log.String(), line, fmt.Sprintf("the log has no %s", line))
 		}
 		if strings.Contains(log.String(), "superfluous") || strings.Contains(log.String(), "/abort") {
 			t.Error(log.String())
@@ -461,9 +446,7 @@ func TestM3_AClientThatDoesNotRead(t *testing.T) {
 			if secure {
 				conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 			}
-			if _, err := fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")))
 			testkit.Pass(time.Second)
 			began := time.Now()
 			stop()
@@ -489,9 +472,7 @@ func TestM3_AMistakeOfHandleWhileARequestIsInFlight(t *testing.T) {
 		s.Handle("/late", nil)
 		testkit.Pass(10 * time.Second)
 		close(h.free)
-		if body := <-answer; body != "done" {
-			t.Errorf("the request is answered with %q", body)
-		}
+		testkit.Equal(t, <-answer, "done", "the request is answered with")
 		wantParts(t, result(), `the server on wire: Handle: the handler of "/late" is nil`)
 	})
 }
@@ -505,8 +486,6 @@ func TestAddServer_AfterRun(t *testing.T) {
 		stop()
 		ok(t, result())
 		addServer(m, serverOptions{Name: "late server"})
-		if !strings.Contains(log.String(), `added="the late server"`) {
-			t.Errorf("nobody learns that the server is not served:\n%s", log.String())
-		}
+		testkit.Contains(t, log.String(), `added="the late server"`, "nobody learns that the server is not served")
 	})
 }

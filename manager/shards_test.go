@@ -6,6 +6,7 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -72,9 +73,7 @@ func TestShards_HaveNoLeader(t *testing.T) {
 	m.AddLeaderOnly("sweeper", (&diary{}).until("sweeper", 0))
 	const want = `the manager "test" cannot run: AddLeaderOnly: "sweeper" has no leader to run on, because ` +
 		`all replicas of a group are active; make a Lease of its own with Manager.AddLease and add it there, or use AddEverywhere`
-	if err := m.Run(t.Context()); err == nil || err.Error() != want {
-		t.Errorf("Run returns\n%v, want\n%s", err, want)
-	}
+	testkit.Equal(t, fmt.Sprint(m.Run(t.Context())), want, "Run returns")
 }
 
 // TestShards_AMemberWorksUntilItHasGivenUpItsSlots: a stop does not end Lead before the group does.
@@ -90,9 +89,7 @@ func TestShards_AMemberWorksUntilItHasGivenUpItsSlots(t *testing.T) {
 		d.note("all slots have other owners")
 		close(g.drained)
 		ok(t, result())
-		if got := strings.Join(d.events[2:], ", "); got != "all slots have other owners, lead website ends, warm website ends" {
-			t.Errorf("at the stop: %s", got)
-		}
+		testkit.Equal(t, strings.Join(d.events[2:], ", "), "all slots have other owners, lead website ends, warm website ends", "at the stop")
 	})
 }
 
@@ -116,9 +113,7 @@ func TestM3_TheGraceTimeOfShardsCountsFromTheStop(t *testing.T) {
 		began := time.Now()
 		stop()
 		ok(t, result())
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("the stop takes %s, want the grace time", took)
-		}
+		testkit.Equal(t, time.Since(began), 10*time.Second, "the stop takes")
 	})
 }
 
@@ -208,16 +203,13 @@ func TestP1_ARollingUpdateThatRenamesTheLease(t *testing.T) {
 			wantLine(t, renamed[i].probe, "[+]shards-website-operator ok: members of the group operator of the same program (test) work: "+
 				"was the group's Lease renamed? Stop the replicas with the old name; give two programs two names")
 			testkit.Pass(time.Minute)
-			if n := owns(renamed[0]) + owns(renamed[i]); n != 0 {
-				t.Errorf("%d slots have two owners", n)
-			}
+			testkit.Equal(t, owns(renamed[0])+owns(renamed[i]), 0, "slots have two owners")
 			old[i].stop()
 			ok(t, old[i].result())
 		}
 		testkit.Pass(time.Minute)
-		if a, b := owns(renamed[0]), owns(renamed[1]); a != 128 || b != 128 {
-			t.Errorf("the new replicas own %d and %d slots", a, b)
-		}
+		testkit.Equal(t, owns(renamed[0]), 128)
+		testkit.Equal(t, owns(renamed[1]), 128)
 		for _, r := range renamed {
 			wantLine(t, r.probe, "[+]shards-website-operator ok")
 		}

@@ -193,9 +193,8 @@ func TestPatientHandlersAndSteadyClientsAreServed(t *testing.T) {
 				testkit.NoError(t, err)
 				body, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				if want := strings.Repeat(sent+" <nil> <nil>\n", 3); string(body) != want || err != nil {
-					t.Errorf("%s: %q, %v; want %q", resp.Proto, body, err, want)
-				}
+				testkit.Equal(t, string(body), strings.Repeat(sent+" <nil> <nil>\n", 3), resp.Proto)
+				testkit.Equal(t, err, nil, resp.Proto)
 			}
 		}
 		stop()
@@ -265,9 +264,7 @@ func TestHeadersAreBounded(t *testing.T) {
 					continue
 				}
 				resp.Body.Close()
-				if resp.StatusCode != status {
-					t.Errorf("%s: a header of %d bytes is answered with %s, want %d", resp.Proto, size, resp.Status, status)
-				}
+				testkit.Equal(t, resp.StatusCode, status, resp.Proto, fmt.Sprintf("a header of %d bytes is answered with %s", size, resp.Status))
 			}
 		}
 		stop()
@@ -312,9 +309,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			}
 		}
 		close(h.free)
-		if body := <-answer; body != "done" {
-			t.Errorf("the request is answered with %q", body)
-		}
+		testkit.Equal(t, <-answer, "done", "the request is answered with")
 		stop()
 		ok(t, result())
 	})
@@ -350,9 +345,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		taken := make(chan net.Conn, 1)
 		s.Handle("/hijack", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, err, nil)
 			taken <- conn
 		}))
 		stop, result := start(t, m)
@@ -361,9 +354,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		testkit.NoError(t, err)
 		client := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // self-signed
 		defer raw.Close()
-		if _, err := io.WriteString(client, "POST /hijack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(io.WriteString(client, "POST /hijack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n")))
 		conn := <-taken
 		defer conn.Close()
 		testkit.Pass(10 * time.Minute)

@@ -52,9 +52,7 @@ func TestInformers_OfAllClusters(t *testing.T) {
 		for _, s := range m.Informers() {
 			kinds += fmt.Sprint(s.Kind, " ", s.Phase, "; ")
 		}
-		if kinds != "ConfigMap.v1 synced; Secret.v1 synced; " {
-			t.Errorf("got %s", kinds)
-		}
+		testkit.Equal(t, kinds, "ConfigMap.v1 synced; Secret.v1 synced; ")
 		stop()
 		ok(t, result())
 	})

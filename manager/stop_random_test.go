@@ -360,9 +360,7 @@ func (x *tangle) run() {
 	close(x.free)
 	others.Wait()
 	testkit.Pass(time.Minute)
-	if n := x.api.Watches(); n != 0 {
-		t.Errorf("%d watches are open", n)
-	}
+	testkit.Equal(t, x.api.Watches(), 0)
 }
 
 func TestM3_StopsAtRandom(t *testing.T) {

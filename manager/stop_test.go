@@ -6,6 +6,7 @@ package manager_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -114,14 +115,10 @@ func TestM1_IdleConnectionsAreClosed(t *testing.T) {
 		m := manager.New(cfg, manager.Options{Name: "test", Logger: silent})
 		stop, result := start(t, m)
 		testkit.Pass(time.Second)
-		if n := l.closed.Load(); n != 0 {
-			t.Errorf("closed %d times while it runs", n)
-		}
+		testkit.Equal(t, l.closed.Load(), 0, "closed while it runs")
 		stop()
 		ok(t, result())
-		if l.closed.Load() == 0 {
-			t.Error("idle connections are not closed")
-		}
+		testkit.NotEqual(t, l.closed.Load(), 0, "idle connections are not closed")
 	})
 }
 
@@ -143,9 +140,7 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 			time.Sleep(time.Second)
 			close(c.synced)
 			<-ctx.Done()
-			if api.Watches() == 0 {
-				t.Error("the cache stops before what runs everywhere")
-			}
+			testkit.NotEqual(t, api.Watches(), 0, "the cache stops before what runs everywhere")
 			d.note("warm ends")
 			return nil
 		}
@@ -153,9 +148,7 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 		m.Add(c)
 		m.AddEverywhere("everywhere", func(ctx context.Context) error {
 			err := d.until("everywhere", 5*time.Second)(ctx)
-			if holder(api) != "" {
-				t.Error("the lease is held when all of the term has stopped")
-			}
+			testkit.Equal(t, holder(api), "", "the lease is held when all of the term has stopped")
 			return err
 		})
 		stop, result := start(t, m)
@@ -175,9 +168,7 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 		stop()
 		ok(t, result())
 		d.want(t, "", "", "", "", "lead fake ends", "leader only ends", "warm ends", "everywhere ends")
-		if n := api.Watches(); n != 0 {
-			t.Errorf("%d watches are open", n)
-		}
+		testkit.Equal(t, api.Watches(), 0)
 	})
 }
 
@@ -241,9 +232,7 @@ func TestM3_StopInAnyPhase(t *testing.T) {
 				if took := time.Since(began); took > test.atMost {
 					t.Errorf("it took %s to stop, want at most %s", took, test.atMost)
 				}
-				if n := api.Watches(); n != 0 {
-					t.Errorf("%d watches are open", n)
-				}
+				testkit.Equal(t, api.Watches(), 0)
 			})
 		})
 	}
@@ -292,9 +281,7 @@ func TestM3_TheReconcileLearnsWhyItIsCancelled(t *testing.T) {
 		if cause == nil || !strings.Contains(cause.Error(), "the grace time of 25s is over") || after != 25*time.Second {
 			t.Errorf("cancelled after %s because of %v", after, cause)
 		}
-		if h := holder(api); h != "" {
-			t.Errorf("%q holds the lease", h)
-		}
+		testkit.Equal(t, holder(api), "", "holds the lease")
 	})
 }
 
@@ -310,12 +297,8 @@ func TestM3_TheFailureOfOneStopsAllWithinTheSameTime(t *testing.T) {
 		})
 		began := time.Now()
 		_, result := start(t, m)
-		if err := result(); err == nil || err.Error() != "reporter: boom" {
-			t.Errorf("Run returned %v", err)
-		}
-		if took := time.Since(began) - time.Minute; took != 25*time.Second {
-			t.Errorf("it took %s to stop", took)
-		}
+		testkit.Equal(t, fmt.Sprint(result()), "reporter: boom", "Run returned")
+		testkit.Equal(t, time.Since(began)-time.Minute, 25*time.Second, "the time until the stop")
 	})
 }
 
@@ -354,12 +337,8 @@ func TestStop_TheLogSaysWhy(t *testing.T) {
 					stop()
 				}
 				synctest.Wait() // slow still runs
-				if !strings.Contains(log.String(), c.want) {
-					t.Errorf("the log does not say %s:\n%s", c.want, log.String())
-				}
-				if err := result(); !errors.Is(err, c.fails) {
-					t.Errorf("Run returned %v", err)
-				}
+				testkit.Contains(t, log.String(), c.want, fmt.Sprintf("the log does not say %s", c.want))
+				testkit.ErrorIs(t, result(), c.fails, "Run returned")
 			})
 		})
 	}

@@ -41,9 +41,7 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 				configMaps(m, "website", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 					maps := client.For[*corev1.ConfigMap](m.Client())
 					for _, with := range []context.Context{ctx, term.Without(t.Context()), t.Context(), t.Context()} {
-						if err := maps.Delete(with, types.NamespacedName{Namespace: key.Namespace, Name: "missing"}); err == nil {
-							t.Error("it was there")
-						}
+						testkit.NotEqual(t, maps.Delete(with, types.NamespacedName{Namespace: key.Namespace, Name: "missing"}), nil)
 					}
 					return controller.Result{}, nil
 				})
@@ -51,9 +49,7 @@ func TestL2_WritesWithoutATermAreInTheLog(t *testing.T) {
 				testkit.Pass(time.Minute)
 				stop()
 				ok(t, result())
-				if n := strings.Count(out.String(), "a write without a term of leadership"); n != test.want {
-					t.Errorf("%d lines, want %d:\n%s", n, test.want, out.String())
-				}
+				testkit.Equal(t, strings.Count(out.String(), "a write without a term of leadership"), test.want, "lines")
 			})
 		})
 	}

@@ -51,9 +51,7 @@ func TestP2_OneReplicaRecordsUnservedSlots(t *testing.T) {
 			stops, results, probes = append(stops, stop), append(results, result), append(probes, c)
 		}
 		testkit.Pass(50 * time.Second)
-		if all := eventsOf(t, api); len(all) != 0 {
-			t.Errorf("%d events before a minute", len(all))
-		}
+		testkit.Equal(t, len(eventsOf(t, api)), 0, "events before a minute")
 		testkit.Pass(5 * time.Minute)
 		all := eventsOf(t, api)
 		if len(all) != 1 || all[0].Type != "Warning" || all[0].Reason != "SlotsUnserved" || all[0].Regarding.Kind != "Lease" ||

@@ -38,9 +38,7 @@ func frequent(tb testing.TB) (*hook.Hook, []hook.Event) {
 func TestFrequentEventsDoNotAllocate(t *testing.T) {
 	m, events := frequent(t)
 	for _, e := range events {
-		if n := testing.AllocsPerRun(100, func() { m.Send(e) }); n != 0 {
-			t.Errorf("%T allocates %v times", e, n)
-		}
+		testkit.Equal(t, testing.AllocsPerRun(100, func() { m.Send(e) }), 0, fmt.Sprintf("%T allocates", e))
 	}
 }
 
@@ -94,9 +92,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 	stop()
 	for range cap(ended) {
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
+		testkit.Equal(b, <-ended, nil)
 	}
 }
 

@@ -53,9 +53,7 @@ func runCache(t *testing.T, api *sim.Server) (c *cache.Cache, run func() (stop f
 		go func() { ended <- c.Run(ctx) }()
 		return func() {
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, <-ended, nil)
 		}
 	}
 }
@@ -69,9 +67,7 @@ func TestConditions_CountsObjectsAtTheScrape(t *testing.T) {
 		is := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testutil.GatherAndCompare(r, strings.NewReader(want)), nil)
 		}
 		is("") // it does not wait for the list
 		api.Put(sim.ConfigMaps, withConditions("a", map[string]string{"Ready": "False Filling"}))
@@ -130,9 +126,7 @@ func TestConditions_SeriesAreBounded(t *testing.T) {
 				t.Errorf("%d series with a sum of %v, want 1001 with %d", n, sum, asked)
 			}
 		}
-		if got := value(t, r, "my_setpoint_conditions", "ConfigMap", "other", "other", "other"); got != asked-1000 {
-			t.Errorf("others are %v", got)
-		}
+		testkit.Equal(t, value(t, r, "my_setpoint_conditions", "ConfigMap", "other", "other", "other"), asked-1000)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestFailingKeys_EndWithTheController: controllers of one name are summed by reason, and a reason
@@ -22,17 +23,13 @@ func TestFailingKeys_EndWithTheController(t *testing.T) {
 	}
 	want := func(n float64, labels ...string) {
 		t.Helper()
-		if got := value(t, r, "setpoint_failing_keys", labels...); got != n {
-			t.Errorf("%q: %v, want %v", labels, got, n)
-		}
+		testkit.Equal(t, value(t, r, "setpoint_failing_keys", labels...), n, labels)
 	}
 	want(5, "website", "Forbidden")
 	want(0, "website", "Error")
 	want(1, "website", `"\xff"`)
 	want(-1, "quiet", "Error")
-	if got := value(t, r, "controller_runtime_max_concurrent_reconciles", "quiet"); got != 1 {
-		t.Errorf("a controller without failures has %v workers", got)
-	}
+	testkit.Equal(t, value(t, r, "controller_runtime_max_concurrent_reconciles", "quiet"), 1, "a controller without failures has workers")
 	m.Send(&hook.ControllerStopped{Controller: "website", Of: 0})
 	want(3, "website", "Forbidden")
 	want(-1, "website", "Error")

@@ -34,9 +34,7 @@ func TestAHostGoesWithItsLastClient(t *testing.T) {
 	}
 	want := func(n float64, code, host string) {
 		t.Helper()
-		if got := value(t, r, "rest_client_requests_total", code, host, http.MethodGet); got != n {
-			t.Errorf("%s of %s counts %v, want %v", code, host, got, n)
-		}
+		testkit.Equal(t, value(t, r, "rest_client_requests_total", code, host, http.MethodGet), n, fmt.Sprintf("%s of %s counts", code, host))
 	}
 	own, second := open("own"), open("own")
 	get(own, "200")
@@ -107,9 +105,8 @@ func TestAnAnswerAfterCloseBringsNoHostBack(t *testing.T) {
 		close(answer)
 		running.Wait()
 		n, err := testutil.GatherAndCount(r, "rest_client_requests_total", "rest_client_request_duration_seconds")
-		if n != 2*others || err != nil {
-			t.Errorf("with %d other clients, %d series are left: %v", others, n, err)
-		}
+		testkit.Equal(t, n, 2*others, fmt.Sprintf("with %d other clients", others))
+		testkit.Equal(t, err, nil, fmt.Sprintf("with %d other clients", others))
 	}
 }
 

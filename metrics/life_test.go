@@ -71,9 +71,7 @@ func TestQueue(t *testing.T) {
 		testkit.NoError(t, err)
 		want := func(name string, n float64, labels ...string) {
 			t.Helper()
-			if got := value(t, r, name, append([]string{"website"}, labels...)...); got != n {
-				t.Errorf("%s%v is %v, want %v", name, labels, got, n)
-			}
+			testkit.Equal(t, value(t, r, name, append([]string{"website"}, labels...)...), n, fmt.Sprintf("%s%v", name, labels))
 		}
 		for _, key := range []string{"a", "b", "a"} {
 			q.Add(key)
@@ -87,9 +85,7 @@ func TestQueue(t *testing.T) {
 		want("workqueue_longest_running_processor_seconds", 3, "website")
 		want("workqueue_unfinished_work_seconds", 3, "website")
 		want("setpoint_queue_keys", 1, "held")
-		if _, err := item.Retry(errors.New("no")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(item.Retry(errors.New("no"))))
 		want("workqueue_work_duration_seconds", 3, "website")
 		want("workqueue_retries_total", 1, "website")
 		want("setpoint_queue_keys", 1, "waiting")
@@ -98,9 +94,7 @@ func TestQueue(t *testing.T) {
 		item, _ = q.Get(context.Background())
 		q.ShutDown()
 		_ = item.Done()
-		if left := families(t, r); len(left) != 0 {
-			t.Errorf("after the shutdown there is %v", left)
-		}
+		testkit.Len(t, families(t, r), 0, "after the shutdown there")
 	})
 }
 
@@ -138,25 +132,20 @@ func TestOneNameTwice(t *testing.T) {
 	start("first")
 	use()
 	start("second")
-	if depth, longest, workers := value(t, r, "workqueue_depth", "website", "website", ""), value(t, r, "workqueue_longest_running_processor_seconds", "website", "website"),
-		value(t, r, "controller_runtime_max_concurrent_reconciles", "website"); depth != 2 || longest != 1 || workers != 4 {
-		t.Errorf("of two there are %v keys, held for %v s, and %v workers", depth, longest, workers)
-	}
+	testkit.Equal(t, value(t, r, "workqueue_depth", "website", "website", ""), 2)
+	testkit.Equal(t, value(t, r, "workqueue_longest_running_processor_seconds", "website", "website"), 1)
+	testkit.Equal(t, value(t, r, "controller_runtime_max_concurrent_reconciles", "website"), 4)
 	stop("first")
 	use()
 	for name, labels := range map[string][]string{
 		"workqueue_adds_total": {"website", "website"}, "controller_runtime_reconcile_total": {"website", "success"},
 		"setpoint_source_dropped_total": {"website", "f", "Kind(Website)"}, "setpoint_api_requests_total": {"<error>", "website", "", "get"},
 	} {
-		if n := value(t, r, name, labels...); n != 2 {
-			t.Errorf("%s is %v, want 2", name, n)
-		}
+		testkit.Equal(t, value(t, r, name, labels...), 2, name)
 	}
 	stop("second")
 	use() // late calls
-	if left := families(t, r); len(left) != 0 {
-		t.Errorf("after the end there is %v", left)
-	}
+	testkit.Len(t, families(t, r), 0, "after the end there")
 }
 
 // TestM6_RemovedWithItsSeries: a removed controller leaves no series, and its successor starts at
@@ -196,42 +185,24 @@ func TestM6_RemovedWithItsSeries(t *testing.T) {
 			"setpoint_informer_objects":     {"ConfigMap.v1", "", "packed"},
 			"leader_election_master_status": {"operator"},
 		} {
-			if n := value(t, r, name, labels...); n != 1 {
-				t.Errorf("%s is %v, want 1", name, n)
-			}
+			testkit.Equal(t, value(t, r, name, labels...), 1, name)
 		}
-		if n := value(t, r, "controller_runtime_max_concurrent_reconciles", "website"); n != 2 {
-			t.Errorf("there are %v workers, want 2", n)
-		}
+		testkit.Equal(t, value(t, r, "controller_runtime_max_concurrent_reconciles", "website"), 2, "workers")
 		if n := value(t, r, "rest_client_requests_total", "200", "sim.test", "PUT"); n < 20 {
 			t.Errorf("%v renewals are counted as requests", n)
 		}
-		if err := mgr.Remove(t.Context(), website); err != nil {
-			t.Error(err)
-		}
-		if left := having(t, r, "website"); len(left) > 0 {
-			t.Errorf("the removed controller has left %v", left)
-		}
-		if n := value(t, r, "controller_runtime_reconcile_total", "other", "success"); n != 1 {
-			t.Errorf("the other has reconciled %v times, want once", n)
-		}
+		testkit.Equal(t, mgr.Remove(t.Context(), website), nil)
+		testkit.Len(t, having(t, r, "website"), 0, "the removed controller has left")
+		testkit.Equal(t, value(t, r, "controller_runtime_reconcile_total", "other", "success"), 1, "the other has reconciled")
 		add("website")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := value(t, r, "controller_runtime_reconcile_total", "website", "success"); n != 1 {
-			t.Errorf("the next of its name has reconciled %v times, want once", n)
-		}
+		testkit.Equal(t, value(t, r, "controller_runtime_reconcile_total", "website", "success"), 1, "the next of its name has reconciled")
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if n := value(t, r, "leader_election_master_status", "operator"); n != 0 {
-			t.Errorf("the master status is %v after the end", n)
-		}
+		testkit.Equal(t, <-done, nil)
+		testkit.Equal(t, value(t, r, "leader_election_master_status", "operator"), 0, "the master status after the end")
 		for _, of := range []string{"website", "other", "ConfigMap.v1"} {
-			if left := having(t, r, of); len(left) > 0 {
-				t.Errorf("at the end there is %v", left)
-			}
+			testkit.Len(t, having(t, r, of), 0, "at the end there")
 		}
 	})
 }
@@ -255,19 +226,13 @@ func TestNamesThatAreNoUTF8(t *testing.T) {
 		})
 	}
 	for _, name := range []string{`"a\xff"`, `"a\xfe"`} {
-		if n := value(t, r, "workqueue_adds_total", name, name); n != 1 {
-			t.Errorf("%s: %v adds", name, n)
-		}
-		if n := value(t, r, "setpoint_api_requests_total", "<error>", name, `"pods/\xff"`, "get"); n != 1 {
-			t.Errorf("%s: %v requests", name, n)
-		}
+		testkit.Equal(t, value(t, r, "workqueue_adds_total", name, name), 1, name, "adds")
+		testkit.Equal(t, value(t, r, "setpoint_api_requests_total", "<error>", name, `"pods/\xff"`, "get"), 1, name, "requests")
 	}
 	for _, end := range ends {
 		end()
 	}
-	if all := families(t, r); len(all) > 0 {
-		t.Errorf("left: %q", all)
-	}
+	testkit.Len(t, families(t, r), 0, "left")
 }
 
 // answering answers every request with the status in its path.
@@ -292,12 +257,8 @@ func TestM6_WhatNeverRanHasNoSeries(t *testing.T) {
 	}), controller.Options{Hook: m})
 	mgr.Add(c)
 	c.Queue().Add(types.NamespacedName{Name: "a"})
-	if err := mgr.Remove(t.Context(), c); err != nil {
-		t.Error(err)
-	}
-	if left := families(t, r); len(left) != 0 {
-		t.Errorf("there is %v", left)
-	}
+	testkit.Equal(t, mgr.Remove(t.Context(), c), nil)
+	testkit.Len(t, families(t, r), 0)
 }
 
 // having returns the series that have this value in a label.
@@ -343,7 +304,5 @@ func TestHooksAndScrapesAtOnce(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if left := families(t, r); len(left) != 0 {
-		t.Errorf("at the end there is %v", left)
-	}
+	testkit.Len(t, families(t, r), 0, "at the end there")
 }

@@ -53,30 +53,22 @@ func TestTwoManagers_ShareMetrics(t *testing.T) {
 			synctest.Wait()
 			return func() {
 				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, <-done, nil)
 			}
 		}
 		total := func(name string) float64 {
 			return value(t, r, "controller_runtime_reconcile_total", name, "requeue_after")
 		}
 		first, second := run("website", "first"), run("website", "second")
-		if both, one := total("website"), total("second"); both != 2 || one != 1 {
-			t.Errorf("two controllers of one name have %v Reconciles, another one %v", both, one)
-		}
+		testkit.Equal(t, total("website"), 2)
+		testkit.Equal(t, total("second"), 1)
 		first()
-		if left := having(t, r, "first"); len(left) > 0 {
-			t.Errorf("the manager that has ended left %v", left)
-		}
+		testkit.Len(t, having(t, r, "first"), 0, "the manager that has ended left")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if both, one := total("website"), total("second"); both != 3 || one != 2 {
-			t.Errorf("after the end of one: %v and %v Reconciles", both, one)
-		}
+		testkit.Equal(t, total("website"), 3, "after the end of one")
+		testkit.Equal(t, total("second"), 2, "after the end of one")
 		second()
-		if left := append(having(t, r, "website"), having(t, r, "second")...); len(left) > 0 {
-			t.Errorf("both managers have ended and left %v", left)
-		}
+		testkit.Len(t, append(having(t, r, "website"), having(t, r, "second")...), 0, "both managers have ended and left")
 	})
 }

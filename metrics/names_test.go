@@ -345,9 +345,7 @@ func TestScrape(t *testing.T) {
 		`workqueue_unfinished_work_seconds{controller="website",name="website"} 6`,
 		`workqueue_work_duration_seconds_sum{controller="website",name="website"} 2`,
 	} {
-		if !strings.Contains(answer.Body.String(), "\n"+line+"\n") {
-			t.Errorf("missing metric: %s", line)
-		}
+		testkit.Contains(t, answer.Body.String(), "\n"+line+"\n", "missing metric", line)
 	}
 }
 
@@ -376,9 +374,7 @@ func TestM5_NothingBehindTheHostsBack(t *testing.T) {
 
 // TestNew_RefusesARegistryTwice: the error has a remedy, and the first Metrics are unharmed.
 func TestNew_RefusesARegistryTwice(t *testing.T) {
-	if _, err := metrics.New(nil); err == nil || !strings.Contains(err.Error(), "NewRegistry") {
-		t.Errorf("a nil Registerer: %v, want an error with a remedy", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(metrics.New(nil)), "NewRegistry", "a nil Registerer")
 	registry := prometheus.NewPedanticRegistry()
 	for _, r := range []prometheus.Registerer{registry, prometheus.WrapRegistererWithPrefix("second_", registry)} {
 		m, err := metrics.New(r)
@@ -398,12 +394,9 @@ func TestNew_RefusesNamesThatAreTaken(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "workqueue_adds_total", Help: "Theirs."}, []string{"name"}))
 	_, err := metrics.New(r)
-	if err == nil || !strings.Contains(err.Error(), "WrapRegistererWithPrefix") || !strings.Contains(err.Error(), "workqueue_adds_total") {
-		t.Errorf("got %v, want a sentence that names it", err)
-	}
-	if n := len(families(t, r)); n != 0 {
-		t.Errorf("%d families are registered despite the error", n)
-	}
+	testkit.ErrorContains(t, err, "WrapRegistererWithPrefix")
+	testkit.ErrorContains(t, err, "workqueue_adds_total")
+	testkit.Equal(t, len(families(t, r)), 0, "families are registered despite the error")
 	feed(newMetrics(t, prometheus.WrapRegistererWithPrefix("ours_", r)))
 }
 
@@ -429,9 +422,7 @@ func TestNew_AddsGoAndProcess(t *testing.T) {
 		testkit.NoError(t, err)
 		got := families(t, r.(prometheus.Gatherer)) //nolint:forcetypeassert // a registry
 		for i, name := range names {
-			if slices.Contains(got, name) != (i != 1 || has == 3) {
-				t.Errorf("registry %d: %s: %v", has, name, slices.Contains(got, name))
-			}
+			testkit.Equal(t, slices.Contains(got, name), i != 1 || has == 3, fmt.Sprintf("registry %d", has), name)
 		}
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
@@ -487,14 +478,10 @@ func TestEveryEventCounts(t *testing.T) {
 		code = append(code, text...)
 	}
 	events := regexp.MustCompile(`(?m)^func \(\*(\w+)\) event\(\)`).FindAllSubmatch(code, -1)
-	if len(events) == 0 {
-		t.Error("package hook has no events")
-	}
+	testkit.NotEqual(t, len(events), 0, "package hook has no events")
 	for _, e := range events {
 		name := string(e[1])
-		if bytes.Contains(code, []byte("case *hook."+name+":\n")) == slices.Contains(uncounted, name) {
-			t.Errorf("%s: count it, or say in this test that there is nothing to count", name)
-		}
+		testkit.NotEqual(t, bytes.Contains(code, []byte("case *hook."+name+":\n")), slices.Contains(uncounted, name), name, "count it, or say in this test that there is nothing to count")
 	}
 }
 
@@ -512,9 +499,8 @@ func TestBounded(t *testing.T) {
 	for _, series := range all[0].GetMetric() {
 		sum += series.GetCounter().GetValue()
 	}
-	if n := len(all[0].GetMetric()); n != 1001 || sum != asked {
-		t.Errorf("%d series with a sum of %v, want 1001 with %d", n, sum, asked)
-	}
+	testkit.Equal(t, len(all[0].GetMetric()), 1001)
+	testkit.Equal(t, sum, asked)
 }
 
 // TestScopes_AreBounded: scopes beyond the limit share one series for each storage, and decoded
@@ -541,13 +527,9 @@ func TestScopes_AreBounded(t *testing.T) {
 		{"setpoint_informer_bytes", "labels tenant=0999", "decoded", -1},
 		{"setpoint_informer_bytes", "labels tenant=0998", "packed", 10},
 	} {
-		if n := value(t, r, c.metric, "Pod.v1", c.scope, c.storage); n != c.want {
-			t.Errorf("%+v: %v", c, n)
-		}
+		testkit.Equal(t, value(t, r, c.metric, "Pod.v1", c.scope, c.storage), c.want, c)
 	}
 	for metric, want := range map[string]float64{"setpoint_informer_objects": 250, "setpoint_informer_bytes": 2500, "setpoint_informer_decodes_total": 25000} {
-		if n := value(t, r, metric, "other", "other", "packed"); n != want {
-			t.Errorf("%s of all others is %v, want %v", metric, n, want)
-		}
+		testkit.Equal(t, value(t, r, metric, "other", "other", "packed"), want, fmt.Sprintf("%s of all others", metric))
 	}
 }

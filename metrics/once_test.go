@@ -5,6 +5,7 @@ package metrics_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -70,25 +71,15 @@ func TestGivenTwice_CountsOnce(t *testing.T) {
 				"controller_runtime_reconcile_total": {name, "success"}, "controller_runtime_reconcile_time_seconds": {name},
 				"workqueue_adds_total": {name, name}, "workqueue_work_duration_seconds": {name, name}, "controller_runtime_max_concurrent_reconciles": {name},
 			} {
-				if n := value(t, r, metric, labels...); n != 1 {
-					t.Errorf("%s%v is %v, want 1", metric, labels, n)
-				}
+				testkit.Equal(t, value(t, r, metric, labels...), 1, fmt.Sprintf("%s%v", metric, labels))
 			}
 		}
-		if n := value(t, r, "setpoint_leader_election_terms_total", "acquired", "operator"); n != 1 {
-			t.Errorf("%v terms are counted, want 1", n)
-		}
+		testkit.Equal(t, value(t, r, "setpoint_leader_election_terms_total", "acquired", "operator"), 1, "terms are counted")
 		for _, c := range controllers {
-			if err := mgr.Remove(t.Context(), c); err != nil {
-				t.Error(err)
-			}
-			if left := having(t, r, c.Name()); len(left) > 0 {
-				t.Errorf("the removed controller has left %v", left)
-			}
+			testkit.Equal(t, mgr.Remove(t.Context(), c), nil)
+			testkit.Len(t, having(t, r, c.Name()), 0, "the removed controller has left")
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-done, nil)
 	})
 }

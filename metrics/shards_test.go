@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestP2_TheAgeOfUnservedSlotsGrows also if the group reports nothing any more. It is 0 without
@@ -25,9 +26,7 @@ func TestP2_TheAgeOfUnservedSlotsGrows(t *testing.T) {
 			t.Helper()
 			text := "# HELP setpoint_shard_unserved_seconds Time for which the oldest unserved slot of the group has no member that acts.\n" +
 				"# TYPE setpoint_shard_unserved_seconds gauge\nsetpoint_shard_unserved_seconds{group=\"web\"} " + age + "\n"
-			if err := testutil.GatherAndCompare(r, strings.NewReader(text), "setpoint_shard_unserved_seconds"); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testutil.GatherAndCompare(r, strings.NewReader(text), "setpoint_shard_unserved_seconds"), nil)
 		}
 		m.Send(&hook.ShardGroup{Group: "web", Unserved: 3, UnservedSince: time.Now().Add(-5 * time.Second)})
 		want("5")

@@ -20,6 +20,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -53,12 +54,8 @@ func TestSkippedApply_NamesTheController(t *testing.T) {
 		if want := (hook.SkippedApply{Controller: "website", Version: "v1", Resource: "configmaps"}); len(skipped) != 1 || skipped[0] != want {
 			t.Errorf("the hook was given %+v, want %+v", skipped, want)
 		}
-		if n := value(t, r, "setpoint_skipped_applies_total", "website", "configmaps"); n != 1 {
-			t.Errorf("the series is %v, want 1", n)
-		}
+		testkit.Equal(t, value(t, r, "setpoint_skipped_applies_total", "website", "configmaps"), 1, "the series")
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-done, nil)
 	})
 }

@@ -81,15 +81,11 @@ func TestSetController_SetHasRemove(t *testing.T) {
 	obj := configMap("default", "page", "9")
 	ok := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, err, nil)
 	}
 	is := func(want string) {
 		t.Helper()
-		if got := refs(obj); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		testkit.Equal(t, refs(obj), want)
 	}
 	ok(api.Set(obj))
 	is("apps/v1:Deployment:api:2")
@@ -98,9 +94,8 @@ func TestSetController_SetHasRemove(t *testing.T) {
 	is("apps/v1:Deployment:api:2 apps/v1:Deployment:web:1!+")
 	ok(web.Set(obj)) // still controls it
 	is("apps/v1:Deployment:api:2 apps/v1:Deployment:web:1!+")
-	if !web.Has(obj) || !api.Has(obj) {
-		t.Error("Has is wrong")
-	}
+	testkit.Equal(t, web.Has(obj), true, "Has is wrong")
+	testkit.Equal(t, api.Has(obj), true, "Has is wrong")
 	err := api.SetController(obj)
 	wants(t, err, "default/page is controlled by the Deployment web and cannot be controlled by the Deployment api")
 	var taken *owner.AlreadyOwnedError
@@ -149,18 +144,15 @@ func TestInScheme_OfUnstructured(t *testing.T) {
 	u.SetNamespace("default")
 	u.SetUID("1")
 	obj := configMap("default", "page", "9")
-	if err := owner.InScheme(runtime.NewScheme(), u).Set(obj); err != nil || refs(obj) != "apps/v1:Deployment:web:1" {
-		t.Errorf("%v, %s", err, refs(obj))
-	}
+	testkit.Equal(t, owner.InScheme(runtime.NewScheme(), u).Set(obj), nil)
+	testkit.Equal(t, refs(obj), "apps/v1:Deployment:web:1")
 }
 
 func TestSet_Mistakes(t *testing.T) {
 	h := handle[*corev1.ConfigMap](t)
 	node := owner.InScheme(scheme.Scheme, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "5"}})
 	for _, obj := range []metav1.Object{configMap("default", "a", "9"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}} {
-		if err := node.SetController(obj); err != nil {
-			t.Error("a cluster-scoped owner owns everything:", err)
-		}
+		testkit.Equal(t, node.SetController(obj), nil, "a cluster-scoped owner owns everything:")
 	}
 	web := owner.Of(h, configMap("default", "web", "1"))
 	for name, c := range map[string]struct {
@@ -185,9 +177,8 @@ func TestSet_Mistakes(t *testing.T) {
 			if cm, ok := c.obj.(*corev1.ConfigMap); ok && cm != nil && refs(cm) != "" {
 				t.Errorf("the object was changed: %s", refs(cm))
 			}
-			if c.owner.Has(c.obj) || c.owner.Remove(c.obj) {
-				t.Error("it owns the object")
-			}
+			testkit.Equal(t, c.owner.Has(c.obj), false, "it owns the object")
+			testkit.Equal(t, c.owner.Remove(c.obj), false, "it owns the object")
 		})
 	}
 }
@@ -197,9 +188,7 @@ func TestGarbageCollection(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	c, err := client.New(cluster.Config(), client.Options{})
@@ -233,9 +222,7 @@ func TestGarbageCollection(t *testing.T) {
 	for _, want := range []string{"first", "second", "page"} {
 		select {
 		case got := <-deleted:
-			if got != want {
-				t.Errorf("%s is gone, not %s", got, want)
-			}
+			testkit.Equal(t, got, want, "is gone")
 		case <-ctx.Done():
 			t.Fatalf("%s is still there", want)
 		}

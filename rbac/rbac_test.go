@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/rbac"
 )
 
@@ -122,9 +123,7 @@ func TestReport_WidensWhatWasUsed(t *testing.T) {
 			for _, rule := range r.Rules() {
 				got = append(got, rule.String())
 			}
-			if !slices.Equal(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			testkit.SlicesEqual(t, got, test.want)
 		})
 	}
 }
@@ -137,9 +136,7 @@ func TestReport_NamespacesAndClustersAreApart(t *testing.T) {
 	for _, rule := range r.Rules() {
 		got = append(got, rule.String())
 	}
-	if want := []string{"get secrets in a", "get secrets in b", "list secrets of the cluster west"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testkit.SlicesEqual(t, got, []string{"get secrets in a", "get secrets in b", "list secrets of the cluster west"})
 	r.Missing = r.Used
 	if text := r.YAML(); strings.Count(text, "# missing: get secrets in b\n") != 1 || !strings.Contains(text, "# cluster: west\n") {
 		t.Errorf("the comments are wrong:\n%s", text)
@@ -199,9 +196,7 @@ func TestInline_IsOneLineOfYAML(t *testing.T) {
 		t.Fatalf("got %s", text)
 	}
 	names := got.Items[1].Rules[0].ResourceNames
-	if want := []string{"9", "a:b", "it's", "null"}; !slices.Equal(names, want) {
-		t.Errorf("the names are %q, want %q in %s", names, want, text)
-	}
+	testkit.SlicesEqual(t, names, []string{"9", "a:b", "it's", "null"}, "the names")
 	if one := parse(t, rbac.Inline("x", rbac.Roles(all[:1]))); one.Kind != "ClusterRole" || one.Name != "x" {
 		t.Errorf("got %v", one)
 	}
@@ -211,9 +206,7 @@ func same(t *testing.T, got, want role) {
 	t.Helper()
 	a, _ := yaml.Marshal(got)
 	b, _ := yaml.Marshal(want)
-	if string(a) != string(b) {
-		t.Errorf("got\n%s\nwant\n%s", a, b)
-	}
+	testkit.Equal(t, string(a), string(b))
 }
 
 // TestYAML_OfAnyText: whatever an API server calls its things, and whatever a program is called.
@@ -242,9 +235,8 @@ func TestYAML_OfAnyText(t *testing.T) {
 				continue
 			}
 			if got.Name == "" {
-				if seen[form+"noname"]++; seen[form+"noname"] == 1 {
-					t.Errorf("%s: no name of %q", form, prog)
-				}
+				seen[form+"noname"]++
+				testkit.NotEqual(t, seen[form+"noname"], 1, form, fmt.Sprintf("no name of %q", prog))
 			}
 			if got.Namespace != ns || len(got.Rules) != 1 || got.Rules[0].Resources[0] != res || got.Rules[0].ResourceNames[0] != name {
 				if strings.ToValidUTF8(ns+res+name, "") != ns+res+name {

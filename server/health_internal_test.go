@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -60,9 +61,7 @@ func TestHealth_AnOlderListForgetsNoCheck(t *testing.T) {
 	asking.Go(ask)
 	asking.Wait()
 	ask()
-	if n := c.calls.Load(); n != 1 {
-		t.Errorf("it was called %d times", n)
-	}
+	testkit.Equal(t, c.calls.Load(), 1, "it was called")
 	close(c.free)
 	calls.Wait()
 }

@@ -26,21 +26,15 @@ func TestA4_AStopClosesConnectionsAfterTheirAnswers(t *testing.T) {
 		resp, err := (&http.Client{Transport: transport}).Get("http://" + address(s) + "/page")
 		testkit.NoError(t, err)
 		defer resp.Body.Close()
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(io.Copy(io.Discard, resp.Body)))
 		return resp.Close
 	}
-	if get() {
-		t.Error("the connection is closed before the stop")
-	}
+	testkit.Equal(t, get(), false, "the connection is closed before the stop")
 	stop()
 	for n := 0; !get(); n++ { // the stop may not have begun
 		if n == 50_000 {
 			t.Fatal("the connection stays open during the stop")
 		}
 	}
-	if err := result(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, result(), nil)
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // from is a connection of a client.
@@ -51,7 +53,5 @@ func TestPlace_ToWaitOfAClientWithFewerConnections(t *testing.T) {
 			t.Fatalf("connection %d displaced the API server's", n+1)
 		}
 	}
-	if len(traffic.waiting) != maxWaiting {
-		t.Errorf("%d wait", len(traffic.waiting))
-	}
+	testkit.Equal(t, len(traffic.waiting), maxWaiting)
 }

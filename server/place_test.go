@@ -187,9 +187,7 @@ func withstand(t *testing.T, from string, attack func(net.Conn)) {
 	sending.Wait()
 	end()
 	stop()
-	if err := result(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, result(), nil)
 }
 
 // busy writes like a busy API server, which takes a moment for each part of a handshake. Write does

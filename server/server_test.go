@@ -67,15 +67,9 @@ func TestServe_WithoutAManager(t *testing.T) {
 				t.Errorf("%d %q", status, body)
 			}
 			stop()
-			if err := result(); err != nil {
-				t.Error(err)
-			}
-			if err := s.CheckCertificate(); err != nil {
-				t.Error(err)
-			}
-			if got := s.String(); got != "the page server on "+address(s) {
-				t.Error(got)
-			}
+			testkit.Equal(t, result(), nil)
+			testkit.Equal(t, s.CheckCertificate(), nil)
+			testkit.Equal(t, s.String(), "the page server on "+address(s))
 		})
 	}
 }
@@ -102,12 +96,8 @@ func TestServe_RequestsUnderWayEndWithTheWork(t *testing.T) {
 	default:
 	}
 	cancel()
-	if got := <-answered; got != "done" {
-		t.Errorf("answered %q", got)
-	}
-	if err := result(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-answered, "done")
+	testkit.Equal(t, result(), nil)
 }
 
 func TestServe_TheErrorOfTheListenerIsReturned(t *testing.T) {
@@ -115,9 +105,7 @@ func TestServe_TheErrorOfTheListenerIsReturned(t *testing.T) {
 	testkit.NoError(t, s.Close())
 	_, cancel, result := serve(t, s)
 	defer cancel()
-	if err := result(); err == nil {
-		t.Error("a server without a listener served")
-	}
+	testkit.NotEqual(t, result(), nil, "a server without a listener served")
 }
 
 func TestOpen_AnAddressThatIsTaken(t *testing.T) {
@@ -125,18 +113,14 @@ func TestOpen_AnAddressThatIsTaken(t *testing.T) {
 	defer first.Close()
 	second, err := server.New(server.Options{Plain: true, Address: address(first)})
 	testkit.NoError(t, err)
-	if err := second.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "is taken") {
-		t.Error(err)
-	}
+	testkit.ErrorContains(t, second.Open(t.Context()), "is taken")
 }
 
 func TestAuthorize_NeedsAClient(t *testing.T) {
 	s, err := server.New(server.Options{})
 	testkit.NoError(t, err)
 	s.Authorize(http.NotFoundHandler())
-	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "server.Options.Client") {
-		t.Error(err)
-	}
+	testkit.ErrorContains(t, s.Validate(), "server.Options.Client")
 }
 
 func TestValidate_NamesTheField(t *testing.T) {
@@ -147,9 +131,7 @@ func TestValidate_NamesTheField(t *testing.T) {
 		"one of CertFile and KeyFile":     {CertFile: "a"},
 		"of CertFile and KeyFile is set;": {KeyFile: "b"},
 	} {
-		if _, err := server.New(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, testkit.Err(server.New(o)), want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -44,14 +45,10 @@ func TestTLS_OptionsBindClients(t *testing.T) {
 			}
 			settings.InsecureSkipVerify = true // self-signed
 			transport := &http.Transport{TLSClientConfig: settings, ForceAttemptHTTP2: true}
-			if got := text(&http.Client{Transport: transport}, "https://"+address(s)); !strings.Contains(got, test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			testkit.Contains(t, text(&http.Client{Transport: transport}, "https://"+address(s)), test.want)
 			transport.CloseIdleConnections()
 			stop()
-			if err := result(); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, result(), nil)
 		})
 	}
 }

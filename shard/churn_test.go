@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -230,9 +231,8 @@ func (c *churn) begin() {
 	}
 	o.Election = leaderelection.Options{Lease: "web", Namespace: "default", Identity: name}
 	var err error
-	if r.Group, err = shard.New(cfg, o); err != nil {
-		c.t.Fatal(err)
-	}
+	r.Group, err = shard.New(cfg, o)
+	testkit.NoError(c.t, err)
 	ctx, stop := context.WithCancel(c.t.Context())
 	r.stop = stop
 	go func() {
@@ -411,9 +411,7 @@ func (c *churn) edit() {
 func (c *churn) deleteMember() {
 	leases := kubernetes.NewForConfigOrDie(c.api.Config()).CoordinationV1().Leases("default")
 	all, err := leases.List(c.t.Context(), metav1.ListOptions{LabelSelector: shard.GroupLabel})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, err)
 	if len(all.Items) > 0 {
 		name := all.Items[c.rand.IntN(len(all.Items))].Name
 		c.say("the Lease %s is deleted", name)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
@@ -36,9 +37,8 @@ func (s skew) RoundTrip(h *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if body, err = shifted(body, s.ahead); err != nil {
-			s.t.Errorf("%s %s: %v", h.Method, h.URL, err)
-		}
+		body, err = shifted(body, s.ahead)
+		testkit.Equal(s.t, err, nil, h.Method, h.URL)
 		h = h.Clone(h.Context())
 		h.Body, h.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
@@ -68,9 +68,8 @@ func (s *skewed) Read(p []byte) (int, error) {
 		if len(line) == 0 {
 			return 0, err
 		}
-		if s.rest, err = shifted(line, s.by); err != nil {
-			s.t.Errorf("%s: %v", line, err)
-		}
+		s.rest, err = shifted(line, s.by)
+		testkit.Equal(s.t, err, nil, line)
 	}
 	n := copy(p, s.rest)
 	s.rest = s.rest[n:]
@@ -139,9 +138,8 @@ func TestP1_WallClocksAnHourApart(t *testing.T) {
 		f.pass(5 * time.Second) // a new member believes others' times until it is seen
 		owners := f.owners()
 		f.agesSince(time.Now(), 5*time.Minute)
-		if from, to := moved(owners, f.owners()); len(from) > 0 {
-			t.Errorf("slots move from %v to %v", from, to)
-		}
+		from, to := moved(owners, f.owners())
+		testkit.Len(t, from, 0, fmt.Sprintf("slots move from to %v", to))
 		for _, r := range f.all {
 			r.cut.Store(true)
 			cut := time.Now()

@@ -56,9 +56,8 @@ func (f *fleet) startSpecial(s special) *replica {
 	s.o.Election = election()
 	s.o.Election.Identity, s.o.Election.LeaseDuration = s.name, s.lasts
 	var err error
-	if r.Group, err = shard.New(cfg, s.o); err != nil {
-		f.t.Fatal(err)
-	}
+	r.Group, err = shard.New(cfg, s.o)
+	testkit.NoError(f.t, err)
 	ctx := f.t.Context()
 	if s.log != nil {
 		ctx = logr.NewContextWithSlogLogger(ctx, slog.New(slog.NewTextHandler(s.log, nil)))
@@ -83,9 +82,7 @@ func (r *replica) member(t *testing.T) string {
 func (f *fleet) patchLease(name, text string) {
 	f.t.Helper()
 	_, err := f.client().CoordinationV1().Leases("default").Patch(f.t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "hand"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 }
 
 // record stores an assignment in the group's Lease, as a member does.
@@ -100,9 +97,7 @@ func (f *fleet) record(l *coordinationv1.Lease, text string) *coordinationv1.Lea
 	} else {
 		l, err = leases.Update(f.t.Context(), l, metav1.UpdateOptions{FieldManager: slots.Manager})
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 	return l
 }
 
@@ -127,9 +122,7 @@ func (f *fleet) puppet(name string) *puppet {
 	}}
 	l = internallease.Held(l, "holder of "+name, 15*time.Second, time.Now())
 	got, err := f.client().CoordinationV1().Leases("default").Create(f.t.Context(), l, metav1.CreateOptions{FieldManager: "setpoint"})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 	return &puppet{Lease: got}
 }
 
@@ -158,9 +151,8 @@ func TestP2_MoreMembersThanSlots(t *testing.T) {
 			}
 		}
 		testkit.NoError(t, err)
-		if text, err = a.Propose(time.Now()).Encode(); err != nil {
-			t.Fatal(err)
-		}
+		text, err = a.Propose(time.Now()).Encode()
+		testkit.NoError(t, err)
 		f.record(l, text)
 		var log testkit.Buffer
 		late := f.startSpecial(special{name: "late", log: &log})
@@ -180,9 +172,7 @@ func TestP2_MoreMembersThanSlots(t *testing.T) {
 			t.Errorf("late owns %d slots, and reports %+v\n%s", n, late.Status().Unserved, log.String())
 		}
 		puppets[7].dead = true
-		if n := keep(20 * time.Second)["late"]; n != 1 {
-			t.Errorf("late owns %d slots of a dead member\n%s", n, log.String())
-		}
+		testkit.Equal(t, keep(20 * time.Second)["late"], 1)
 	})
 }
 
@@ -219,14 +209,10 @@ func TestP1_AnotherFormat(t *testing.T) {
 				t.Fatalf("a owns %d slots", n)
 			}
 		}
-		if now := lease(t, f, "web"); now.ResourceVersion != l.ResourceVersion {
-			t.Errorf("a has changed the group's Lease: %v", now)
-		}
+		testkit.Equal(t, lease(t, f, "web").ResourceVersion, l.ResourceVersion, "a has changed the group's Lease")
 		s := a.Status()
 		for _, want := range []string{"format 0, not 1", "its members use other settings", "stop them all"} {
-			if !strings.Contains(s.Trouble, want) {
-				t.Errorf("the trouble is %q, want %q", s.Trouble, want)
-			}
+			testkit.Contains(t, s.Trouble, want)
 		}
 		if lines(&log, "the group refuses this replica") != 1 || lines(&log, "holder of web-older") != 1 || lines(&log, "level=WARN") != 1 {
 			t.Errorf("want one line that names the member:\n%s", log.String())
@@ -309,9 +295,7 @@ func TestP2_AWebhookEditsTheAssignment(t *testing.T) {
 				}
 				f.pass(10 * time.Second)
 				before := writes.Load()
-				if counts := f.pass(time.Minute); len(counts) > 0 {
-					t.Errorf("%v", counts)
-				}
+				testkit.Len(t, f.pass(time.Minute), 0)
 				if n := writes.Load() - before; n > 4*60 {
 					t.Errorf("%d writes of the assignment by 4 members in a minute", n)
 				}
@@ -400,9 +384,7 @@ func TestP2_ASlotCacheThatHangs(t *testing.T) {
 		f.passUntil("half of them", time.Minute, func(counts map[string]int) bool { return counts["c"] == 128 })
 		b.stop()
 		f.passUntil("all of them", 10*time.Second, func(counts map[string]int) bool { return counts["c"] == 256 })
-		if err := <-b.done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-b.done, nil)
 	})
 }
 
@@ -490,9 +472,7 @@ func TestGroup_AnEditedMember(t *testing.T) {
 				if counts := f.pass(time.Minute); !even(2, 256)(counts) || b.Status().Epoch != epoch {
 					t.Errorf("%v at epoch %d, before at %d", counts, b.Status().Epoch, epoch)
 				}
-				if u := b.Status().Unserved; len(u) > 0 {
-					t.Errorf("%+v", u)
-				}
+				testkit.Len(t, b.Status().Unserved, 0)
 				a.stop()
 				f.passUntil("the other one", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
 			})

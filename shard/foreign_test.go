@@ -29,9 +29,8 @@ func (f *fleet) named(name, group, program string, log *testkit.Buffer) *replica
 	e := election()
 	e.Lease, e.Identity, e.Labels = group, name, map[string]string{shard.ProgramLabel: program}
 	var err error
-	if r.Group, err = shard.New(cfg, shard.Options{Election: e}); err != nil {
-		f.t.Fatal(err)
-	}
+	r.Group, err = shard.New(cfg, shard.Options{Election: e})
+	testkit.NoError(f.t, err)
 	f.runIn(logr.NewContextWithSlogLogger(f.t.Context(), slog.New(slog.NewTextHandler(log, nil))), r)
 	return r
 }
@@ -52,9 +51,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 				if owns := len(renamed.owns()); owns == 0 != waits {
 					t.Errorf("%d slots have two owners", owns)
 				}
-				if owns := len(old.owns()); owns != term.Slots {
-					t.Errorf("the old replica owns %d slots", owns)
-				}
+				testkit.Equal(t, len(old.owns()), term.Slots, "the old replica owns slots")
 				s := renamed.Status()
 				if s.Standby != waits || waits != strings.Contains(s.Trouble, "the group web of the same program (web-operator)") {
 					t.Errorf("standby is %t, the trouble %q", s.Standby, s.Trouble)
@@ -66,9 +63,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 				ended(t, old)
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				if owns := len(renamed.owns()); owns != term.Slots {
-					t.Errorf("at the end, the new replica owns %d slots", owns)
-				}
+				testkit.Equal(t, len(renamed.owns()), term.Slots, "at the end, the new replica owns slots")
 				renamed.stop()
 				ended(t, renamed)
 			})

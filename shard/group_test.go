@@ -124,9 +124,8 @@ func (f *fleet) make(name string, o shard.Options) *replica {
 	o.Election = election()
 	o.Election.Identity = name
 	var err error
-	if r.Group, err = shard.New(cfg, o); err != nil {
-		f.t.Fatal(err)
-	}
+	r.Group, err = shard.New(cfg, o)
+	testkit.NoError(f.t, err)
 	return r
 }
 
@@ -279,9 +278,7 @@ func TestP3_AGracefulMoveTakesOneWriteAndOneEvent(t *testing.T) {
 		f.passUntil("three members", time.Minute, even(3, 256))
 		a.stop()
 		took := f.passUntil("two members", time.Second, even(2, 256))
-		if err := <-a.done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-a.done, nil)
 		t.Logf("%s", took)
 		f.pass(time.Minute)
 		all, err := f.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
@@ -322,13 +319,9 @@ func TestGroup_TheLastMemberFreesTheLease(t *testing.T) {
 		defer f.end()
 		a := f.start("a", shard.Options{})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
-		if l := lease(t, f, "web"); *l.Spec.HolderIdentity != shard.Holder {
-			t.Errorf("the holder is %q", *l.Spec.HolderIdentity)
-		}
+		testkit.Equal(t, *lease(t, f, "web").Spec.HolderIdentity, shard.Holder)
 		a.stop()
-		if err := <-a.done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-a.done, nil)
 		if l := lease(t, f, "web"); *l.Spec.HolderIdentity != "" || *l.Spec.LeaseDurationSeconds != 1 {
 			t.Errorf("the Lease is not free: %+v", l.Spec)
 		}

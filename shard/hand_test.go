@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -28,9 +29,7 @@ func (f *fleet) leader(name string, at *replica) (leads func() bool, stop func()
 	e.Identity = name
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return network{rt, at} })
 	elector, err := leaderelection.New(cfg, e)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	leading, done := make(chan bool, 1), make(chan struct{})
 	leading <- false
@@ -69,9 +68,8 @@ func TestP1_NeverALeaderAndAGroup(t *testing.T) {
 		f.pass(time.Minute)
 		a.stop()
 		f.passUntil("the other one", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
-		if f.pass(time.Minute); again() {
-			t.Error("a leader leads while a group works")
-		}
+		f.pass(time.Minute)
+		testkit.Equal(t, again(), false, "a leader leads while a group works")
 		b.stop()
 		f.passUntil("the leader", 5*time.Second, func(map[string]int) bool { return again() })
 	})
@@ -89,14 +87,11 @@ func TestGroup_ALeaderAfterACrashOfAll(t *testing.T) {
 		defer stop()
 		a.cut.Store(true)
 		f.pass(2 * time.Minute)
-		if leads() {
-			t.Error("a leader takes the Lease of a group")
-		}
+		testkit.Equal(t, leads(), false, "a leader takes the Lease of a group")
 		a.stop()
 		f.remove("web")
-		if f.pass(14 * time.Second); leads() {
-			t.Error("a leader does not wait for members that may work")
-		}
+		f.pass(14 * time.Second)
+		testkit.Equal(t, leads(), false, "a leader does not wait for members that may work")
 		f.passUntil("the leader", 2*time.Second, func(map[string]int) bool { return leads() })
 	})
 }
@@ -126,9 +121,7 @@ func TestP1_ChangedByHand(t *testing.T) {
 			f.pass(30 * time.Second)
 			now := lease(t, f, "web")
 			now.Annotations = l.Annotations
-			if _, err := f.client().CoordinationV1().Leases("default").Update(t.Context(), now, metav1.UpdateOptions{FieldManager: "hand"}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(f.client().CoordinationV1().Leases("default").Update(t.Context(), now, metav1.UpdateOptions{FieldManager: "hand"})))
 		},
 		"a member's Lease is deleted": func(t *testing.T, f *fleet) {
 			all, err := f.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{LabelSelector: shard.GroupLabel})
@@ -179,9 +172,7 @@ func (f *fleet) acquiredSince(version int) bool {
 
 func (f *fleet) patch(text string) {
 	f.t.Helper()
-	if _, err := f.client().CoordinationV1().Leases("default").Patch(f.t.Context(), "web", types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "hand"}); err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, testkit.Err(f.client().CoordinationV1().Leases("default").Patch(f.t.Context(), "web", types.MergePatchType, []byte(text), metav1.PatchOptions{FieldManager: "hand"})))
 }
 
 // TestGroup_AnotherHashIsRefused: a member with other settings stays a standby. It
@@ -237,9 +228,7 @@ func TestGroup_LeaseWrites(t *testing.T) {
 // leaseVersions returns the newest version, which counts all writes.
 func (f *fleet) leaseVersions() int {
 	all, err := f.client().CoordinationV1().Leases("default").List(f.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, err)
 	n := 0
 	for _, r := range all.ResourceVersion {
 		n = n*10 + int(r-'0')
@@ -261,9 +250,7 @@ func TestNew_WrongOptions(t *testing.T) {
 		`the function of "func f fnv1a64-fmix64 256" is nil; pass`: {"web", shard.Options{Partitioner: shard.ByFunc("f", nil)}},
 	} {
 		test.o.Election = leaderelection.Options{Lease: test.lease, Namespace: "default"}
-		if _, err := shard.New(f.api.Config(), test.o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
-		}
+		testkit.ErrorContains(t, testkit.Err(shard.New(f.api.Config(), test.o)), want)
 	}
 }
 
@@ -364,8 +351,6 @@ func TestP5_ALostSlotThatDrains(t *testing.T) {
 		}
 		f.patch(`{"metadata":{"annotations":{"setpoint.dev/slots":null}}}`)
 		f.pass(time.Second)
-		if work.Term.Trusted() == nil {
-			t.Error("the fence of the lost slot is open")
-		}
+		testkit.NotEqual(t, work.Term.Trusted(), nil, "the fence of the lost slot is open")
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
@@ -76,7 +77,5 @@ func TestGroup_NoHotLoop(t *testing.T) {
 
 func (f *fleet) remove(name string) {
 	f.t.Helper()
-	if err := f.client().CoordinationV1().Leases("default").Delete(f.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		f.t.Fatal(err)
-	}
+	testkit.NoError(f.t, f.client().CoordinationV1().Leases("default").Delete(f.t.Context(), name, metav1.DeleteOptions{}))
 }

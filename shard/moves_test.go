@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -51,9 +52,8 @@ func TestP6_AChangeMovesFewSlots(t *testing.T) {
 			f.start(name, shard.Options{})
 			f.passUntil(name, time.Minute, even(i+1, 256))
 			from, to := moved(before, f.owners())
-			if len(to) != 1 || to[name] == 0 {
-				t.Errorf("%s joins: slots move to %v", name, to)
-			}
+			testkit.Len(t, to, 1, fmt.Sprintf("%s joins", name))
+			testkit.NotEqual(t, to[name], 0, fmt.Sprintf("%s joins", name))
 			for other, n := range from {
 				if other != "" && n > 256/(i+1)+1 {
 					t.Errorf("%s joins: %d slots move from %s", name, n, other)
@@ -176,9 +176,7 @@ func TestP4_TheNextOwnerKnowsWhatWasWritten(t *testing.T) {
 		f.pass(3 * time.Second)
 		c.stop()
 		f.passUntil("d", 10*time.Second, func(counts map[string]int) bool { return counts["d"] == 256 })
-		if left := leftOf(d, work.Number); left != nil {
-			t.Errorf("an old write is handed over: %+v", left)
-		}
+		testkit.Equal(t, leftOf(d, work.Number), nil, "an old write is handed over")
 	})
 }
 
@@ -287,9 +285,7 @@ func TestP3_ANextOwnerIsReadyWhenItsCachesAre(t *testing.T) {
 		if n := f.judge()["b"]; n != 128 || kb.keeps() != 256 {
 			t.Errorf("after a crash, b owns %d before its caches are ready, and keeps %d", n, kb.keeps())
 		}
-		if ka.keeps() != 0 {
-			t.Errorf("a has lost its Lease and keeps %d slots", ka.keeps())
-		}
+		testkit.Equal(t, ka.keeps(), 0, "a has lost its Lease and keeps slots")
 	})
 }
 
@@ -305,9 +301,7 @@ func TestGroup_AMoveThatIsCancelled(t *testing.T) {
 		b := f.start("b", shard.Options{SlotCache: kb})
 		f.pass(30 * time.Second)
 		b.stop()
-		if err := <-b.done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-b.done, nil)
 		if f.pass(time.Second)["a"] != 256 {
 			t.Errorf("%v", f.judge())
 		}
@@ -334,9 +328,7 @@ func TestGroup_ALeadThatFails(t *testing.T) {
 				}
 			})
 		}()
-		if err := <-done; !errors.Is(err, broken) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorIs(t, <-done, broken)
 		if f.pass(time.Second)["a"] != 256 {
 			t.Errorf("%v", f.judge())
 		}

@@ -43,24 +43,19 @@ func TestBy_TheHashNeverChanges(t *testing.T) {
 		{ByName(), "default/web", 139},
 		{text, "default/web", 67},
 	} {
-		if got := slotFor(t, test.by, test.key); got != test.want {
-			t.Errorf("%s: %s is in slot %d, want %d", test.by, test.key, got, test.want)
-		}
+		testkit.Equal(t, slotFor(t, test.by, test.key), test.want, test.by, fmt.Sprintf("%s is in slot", test.key))
 	}
 	for by, want := range map[string]string{
 		Partitioner{}.String(): "namespace/name fnv1a64-fmix64 256", ByNamespace().String(): "namespace fnv1a64-fmix64 256",
 		ByName().String(): "name fnv1a64-fmix64 256", text.String(): "func team fnv1a64-fmix64 256",
 	} {
-		if by != want {
-			t.Errorf("the stored name is %q, want %q", by, want)
-		}
+		testkit.Equal(t, by, want, "the stored name")
 	}
 }
 
 func TestBy_KeysThatBelongTogetherShareASlot(t *testing.T) {
-	if slotFor(t, ByNamespace(), "a/x") != slotFor(t, ByNamespace(), "a/y") || slotFor(t, ByName(), "a/x") != slotFor(t, ByName(), "b/x") {
-		t.Error("the rest of the key counts")
-	}
+	testkit.Equal(t, slotFor(t, ByNamespace(), "a/x"), slotFor(t, ByNamespace(), "a/y"), "the rest of the key counts")
+	testkit.Equal(t, slotFor(t, ByName(), "a/x"), slotFor(t, ByName(), "b/x"), "the rest of the key counts")
 }
 
 // TestBy_NumberedNamesSpread: without the mixing, 1,000 numbered namespaces fill 10 slots.
@@ -106,9 +101,7 @@ func TestBy_AsksTwiceForOneKeyInAThousand(t *testing.T) {
 	for i := range 3000 {
 		slotFor(t, by, fmt.Sprint("a/", i))
 	}
-	if calls != 3003 {
-		t.Errorf("%d calls for 3,000 keys, want 3,003", calls)
-	}
+	testkit.Equal(t, calls, 3003, "calls for 3,000 keys")
 	by = ByFunc("mine", func(types.NamespacedName) string { calls++; return fmt.Sprint(max(calls, 3500)) })
 	for i := range 2000 { // it returns other texts from the 500th key on
 		if _, err := by.Slot(key("a/b")); err != nil {

@@ -75,20 +75,14 @@ func TestHooks_CountEverySlot(t *testing.T) {
 		second := f.seenBy(&b, "b")
 		f.passUntil("two members", time.Minute, even(2, 256))
 		f.pass(3 * time.Second) // a renewal shows that b has seen its slots
-		if got := a.counts(); got != "acquired 256, released 128, lost 0" {
-			t.Errorf("a: %s", got)
-		}
+		testkit.Equal(t, a.counts(), "acquired 256, released 128, lost 0")
 		if g := a.group(); g.Group != "web" || g.Members != 2 || g.Owned != 128 || g.Moving != 0 || g.Unserved != 0 || !g.UnservedSince.IsZero() || g.Epoch == 0 {
 			t.Errorf("a observes %+v", g)
 		}
 		second.cut.Store(true)
 		f.pass(30 * time.Second)
-		if got := b.counts(); got != "acquired 128, released 0, lost 128" {
-			t.Errorf("b: %s", got)
-		}
-		if g := b.group(); g != (hook.ShardGroup{Group: "web"}) {
-			t.Errorf("b observes %+v after the loss of its Lease", g)
-		}
+		testkit.Equal(t, b.counts(), "acquired 128, released 0, lost 128")
+		testkit.Equal(t, b.group(), hook.ShardGroup{Group: "web"}, "b observes after the loss of its Lease")
 		if s := second.Status(); s.Member != "" || len(s.Owned) > 0 {
 			t.Errorf("the status of b is %+v after the loss of its Lease", s)
 		}
@@ -206,9 +200,7 @@ func TestStatus_OneMemberIsFirst(t *testing.T) {
 		}
 		all[0].cut.Store(true)
 		f.pass(12 * time.Second)
-		if all := firsts(); len(all) != 1 {
-			t.Errorf("%d members are first while another one is silent", len(all))
-		}
+		testkit.Equal(t, len(firsts()), 1, "members are first while another one is silent")
 	})
 }
 
@@ -227,9 +219,7 @@ func TestStatus_AsJSON(t *testing.T) {
 		body, err := json.MarshalIndent(a.Group, "", "  ")
 		testkit.NoError(t, err)
 		for _, part := range []string{`"Owned": "0-255"`, `"Identity": "a"`} {
-			if strings.Count(string(body), part) != 1 {
-				t.Errorf("%d times %s", strings.Count(string(body), part), part)
-			}
+			testkit.Equal(t, strings.Count(string(body), part), 1, fmt.Sprintf("times %s", part))
 		}
 		if t.Failed() || testing.Verbose() {
 			t.Logf("%s", body)
@@ -239,9 +229,7 @@ func TestStatus_AsJSON(t *testing.T) {
 
 func TestSlots_String(t *testing.T) {
 	for want, s := range map[string]shard.SlotList{"": nil, "7": {7}, "0-2": {0, 1, 2}, "0,2-3,5,255": {0, 2, 3, 5, 255}} {
-		if got := s.String(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		testkit.Equal(t, s.String(), want)
 	}
 }
 
@@ -281,9 +269,7 @@ func TestLog_SaysEachReasonOnce(t *testing.T) {
 			`msg="all slots are served again"`: 1,
 			`msg="a replica has not renewed its Lease; its slots are given to others"`: 1,
 		} {
-			if got := strings.Count(log.String(), line); got != n {
-				t.Errorf("%d times %s, want %d", got, line, n)
-			}
+			testkit.Equal(t, strings.Count(log.String(), line), n, fmt.Sprintf("times %s", line))
 		}
 		if t.Failed() || testing.Verbose() {
 			t.Log(log.String())

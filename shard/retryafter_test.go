@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 )
 
@@ -40,9 +41,7 @@ func TestP2_ALongRetryAfterIsNotWaitedFor(t *testing.T) {
 					t.Errorf("the member owns %d slots: %+v", owns, a.Status())
 				}
 				a.stop()
-				if err := <-a.done; err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, <-a.done, nil)
 			})
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard"
 	"github.com/setpoint-dev/setpoint/term"
 )
@@ -50,8 +51,6 @@ func TestP5_AReleasedSlotIsNotLost(t *testing.T) {
 func ended(t *testing.T, all ...*replica) {
 	t.Helper()
 	for _, r := range all {
-		if err := <-r.done; err != nil {
-			t.Errorf("%s: %v", r.name, err)
-		}
+		testkit.Equal(t, <-r.done, nil, r.name)
 	}
 }

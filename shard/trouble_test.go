@@ -55,9 +55,8 @@ func TestGroup_JoinsAgain(t *testing.T) {
 		a := f.start("a", shard.Options{SlotCache: k})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		a.stop()
-		if err := <-a.done; err != nil || k.keeps() != 0 {
-			t.Errorf("after it left, a keeps %d slots: %v", k.keeps(), err)
-		}
+		testkit.Equal(t, <-a.done, nil, "after it left")
+		testkit.Equal(t, k.keeps(), 0, "after it left")
 		f.all = nil
 		f.start("b", shard.Options{})
 		f.passUntil("another member", 3*time.Second, even(1, 256))
@@ -65,9 +64,7 @@ func TestGroup_JoinsAgain(t *testing.T) {
 		f.run(a)
 		f.passUntil("two members", 30*time.Second, even(2, 256))
 		f.pass(5 * time.Second)
-		if k.keeps() != 128 {
-			t.Errorf("a keeps %d slots", k.keeps())
-		}
+		testkit.Equal(t, k.keeps(), 128, "a keeps slots")
 	})
 }
 
@@ -188,9 +185,7 @@ func TestP2_ADeletedLeaseIsGone(t *testing.T) {
 		b.cut.Store(true)
 		f.passUntil("one member", time.Minute, even(1, 256))
 		f.pass(time.Minute)
-		if n := deletions.Load(); n != 1 {
-			t.Errorf("%d deletions of one Lease", n)
-		}
+		testkit.Equal(t, deletions.Load(), 1, "deletions of one Lease")
 	})
 }
 
@@ -268,9 +263,7 @@ func TestP2_ARestoredAPIServer(t *testing.T) {
 			if !r.over.Load() {
 				t.Fatalf("%s goes on: %s", r.name, f.describe())
 			}
-			if err := <-r.done; err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
-				t.Errorf("%s: %v", r.name, err)
-			}
+			testkit.ErrorContains(t, <-r.done, "was restored from a backup", r.name)
 		}
 		join("d")
 		join("e")
@@ -326,9 +319,7 @@ func TestP2_AReplicaThatLags(t *testing.T) {
 						t.Fatalf("its end: %t", a.over.Load())
 					}
 					if ends {
-						if err := <-a.done; err == nil || !strings.Contains(err.Error(), "was restored from a backup") {
-							t.Errorf("%v", err)
-						}
+						testkit.ErrorContains(t, <-a.done, "was restored from a backup")
 						return
 					}
 				}

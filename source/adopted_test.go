@@ -29,9 +29,7 @@ import (
 func (s *setup) factory() (informers.SharedInformerFactory, toolscache.SharedIndexInformer) {
 	s.t.Helper()
 	c, err := kubernetes.NewForConfig(s.api.Config())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, err)
 	f := informers.NewSharedInformerFactory(c, 0)
 	return f, f.Core().V1().ConfigMaps().Informer()
 }
@@ -55,9 +53,7 @@ func TestAdopted(t *testing.T) {
 		testkit.NoError(t, validate(src))
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, source.Sink[name]{Queue: l}) })
 		synctest.Wait()
-		if isSynced(src) {
-			t.Error("synced without a list")
-		}
+		testkit.Equal(t, isSynced(src), false, "synced without a list")
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
 		synced(t, src)
@@ -67,18 +63,14 @@ func TestAdopted(t *testing.T) {
 		s.put("a=2", "hidden=1")
 		s.remove("a")
 		synctest.Wait()
-		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>-" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a ->1 initial, update a 1>2, delete a 2>-")
 		if got := src.Status().State(); got.Phase != hook.Synced || got.Dropped["where(*v1.ConfigMap)"] != 1 {
 			t.Errorf("got %s", got)
 		}
 		stop()
 		s.put("b=1") // the informer goes on
 		synctest.Wait()
-		if got := l.take(); got != "" {
-			t.Errorf("after the stop: %s", got)
-		}
+		testkit.Equal(t, l.take(), "", "after the stop")
 		other := source.Kind(adopted(informer), l)
 		stop = s.run(func(ctx context.Context) error { return other.Run(ctx, source.Sink[name]{Queue: l}) })
 		synced(t, other)
@@ -112,13 +104,10 @@ func TestS1_Adopted(t *testing.T) {
 		f.StartWithContext(ctx)
 		f.WaitForCacheSync(t.Context().Done())
 		time.Sleep(2500 * time.Millisecond)
-		if !informer.HasSynced() || isSynced(src) {
-			t.Errorf("after 2 of 3 objects: the informer is synced: %v, the source: %v", informer.HasSynced(), isSynced(src))
-		}
+		testkit.Equal(t, informer.HasSynced(), true, "after 2 of 3 objects")
+		testkit.Equal(t, isSynced(src), false, "after 2 of 3 objects")
 		time.Sleep(time.Second)
-		if !isSynced(src) {
-			t.Error("not synced after all 3 objects")
-		}
+		testkit.Equal(t, isSynced(src), true, "not synced after all 3 objects")
 		stop()
 		cancel()
 		f.Shutdown()
@@ -187,9 +176,8 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "default/a", Obj: testkit.ConfigMap("a", "2")})
 		h.OnAdd(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "secret"}}, false)
 		synctest.Wait()
-		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>- stale" || isSynced(src) {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a ->1 initial, update a 1>2, delete a 2>- stale")
+		testkit.Equal(t, isSynced(src), false)
 		if n := src.Status().State().Dropped["not a *v1.ConfigMap"]; n != 1 || len(dropped) != 1 {
 			t.Errorf("got %s, told %q", src.Status().State(), dropped)
 		}
@@ -205,17 +193,14 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		h.OnAdd(testkit.ConfigMap("slow"), false)
 		synctest.Wait()
 		stop()
-		if took := time.Since(began); took != time.Minute || f.removed != 1 {
-			t.Errorf("Run returned after %s, with %d handlers removed", took, f.removed)
-		}
+		testkit.Equal(t, time.Since(began), time.Minute)
+		testkit.Equal(t, f.removed, 1)
 		l.take()
 		h.OnAdd(testkit.ConfigMap("late"), false)
 		h.OnUpdate(testkit.ConfigMap("late"), testkit.ConfigMap("late"))
 		h.OnDelete(testkit.ConfigMap("late"))
 		synctest.Wait()
-		if got := l.take(); got != "" {
-			t.Errorf("after the end: %s", got)
-		}
+		testkit.Equal(t, l.take(), "", "after the end")
 	})
 }
 
@@ -230,9 +215,7 @@ func TestAdopted_WithoutAStore_Replay(t *testing.T) {
 		src := source.Kind(cache.Adopt[*corev1.ConfigMap](s.cache, f, cache.AdoptOptions{}), l)
 		s.start(src, l, nil)
 		synced(t, src)
-		if err := replay(t, src); err == nil || !strings.Contains(err.Error(), "without a store") {
-			t.Errorf("Replay says %v", err)
-		}
+		testkit.ErrorContains(t, replay(t, src), "without a store", "Replay says")
 		wantNot(t, src, "cannot be compared with what the API server has", "SharedIndexInformer")
 	})
 }
@@ -261,19 +244,14 @@ func TestS9_SettledInTrouble(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := src.Status().Settled(short); err == nil {
-			t.Error("settled before it runs")
-		}
+		testkit.NotEqual(t, src.Status().Settled(short), nil, "settled before it runs")
 		s.api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no right") })
 		s.start(src, l, nil)
 		long, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
-		if err := src.Status().Settled(long); err != nil || isSynced(src) {
-			t.Errorf("settled: %v, synced: %v", err, isSynced(src))
-		}
-		if err := src.Status().Stale(); err == nil || !strings.Contains(err.Error(), "no right") {
-			t.Errorf("stale: %v", err)
-		}
+		testkit.Equal(t, src.Status().Settled(long), nil)
+		testkit.Equal(t, isSynced(src), false)
+		testkit.ErrorContains(t, src.Status().Stale(), "no right")
 		s.api.Intercept(nil)
 		synced(t, src)
 		synctest.Wait()
@@ -301,8 +279,7 @@ func TestS9_SettledWhenHandled(t *testing.T) {
 		if src.Status().Stale() == nil || src.Status().State().Phase != hook.Syncing {
 			t.Errorf("before: %v, %s", src.Status().Stale(), src.Status().State())
 		}
-		if err := src.Status().Settled(t.Context()); err != nil || time.Since(began) != 3*time.Second {
-			t.Errorf("settled after %s: %v", time.Since(began), err)
-		}
+		testkit.Equal(t, src.Status().Settled(t.Context()), nil)
+		testkit.Equal(t, time.Since(began), 3*time.Second)
 	})
 }

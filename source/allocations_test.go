@@ -45,9 +45,7 @@ func TestDroppingDoesNotAllocate(t *testing.T) {
 				return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", ResourceVersion: version}}
 			}
 			before, after := object("1"), object("2")
-			if n := testing.AllocsPerRun(1000, func() { events.OnUpdate(before, after) }); n != 0 {
-				t.Errorf("%v allocations", n)
-			}
+			testkit.Equal(t, testing.AllocsPerRun(1000, func() { events.OnUpdate(before, after) }), 0, "allocations")
 			if want := map[bool]int{true: 1001}[observing]; q.n != want || f.drops.snapshot()["where(*v1.ConfigMap)"] != 1001 {
 				t.Errorf("%d seen, dropped %v", q.n, f.drops.snapshot())
 			}

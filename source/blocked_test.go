@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -101,12 +102,8 @@ func TestS8_ABlockedHandler(t *testing.T) {
 				}
 				close(release)
 				synctest.Wait()
-				if got := l.take(); got != "update 0 >1, update a 0>300, delete b old>-, create b ->new, delete c old>-" {
-					t.Errorf("got %s", got)
-				}
-				if st := src.Status().State(); st.Pending != 0 {
-					t.Errorf("after the handler has returned: %s", st)
-				}
+				testkit.Equal(t, l.take(), "update 0 >1, update a 0>300, delete b old>-, create b ->new, delete c old>-")
+				testkit.Equal(t, src.Status().State().Pending, 0, "after the handler has returned")
 			})
 		})
 	}

@@ -6,7 +6,6 @@ package source_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -33,18 +33,14 @@ func catchUp(t *testing.T, s any, atMost time.Duration) error {
 
 func wantCaughtUp(t *testing.T, s any) {
 	t.Helper()
-	if err := catchUp(t, s, time.Hour); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, catchUp(t, s, time.Hour), nil)
 }
 
 func wantNot(t *testing.T, s any, parts ...string) {
 	t.Helper()
 	err := catchUp(t, s, 5*time.Second)
 	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("the error is %v, want %q in it", err, part)
-		}
+		testkit.ErrorContains(t, err, part)
 	}
 }
 
@@ -62,16 +58,12 @@ func TestS10_Kind(t *testing.T) {
 		})
 		stop := s.start(src, l, nil)
 		wantCaughtUp(t, src)
-		if got := l.take(); got != "create a -> initial" {
-			t.Errorf("handled %q", got)
-		}
+		testkit.Equal(t, l.take(), "create a -> initial", "handled")
 		s.put("a=1", "b=1")
 		s.remove("b")
 		wantNot(t, src, "does not show the write of default/a at 3", errLate.Error())
 		wantCaughtUp(t, src)
-		if got := l.take(); got != "update a >1, create b ->1, delete b 1>-" {
-			t.Errorf("handled %q", got)
-		}
+		testkit.Equal(t, l.take(), "update a >1, create b ->1, delete b 1>-", "handled")
 		stop()
 		wantNot(t, src, "the source has stopped")
 	})
@@ -103,9 +95,7 @@ func TestS10_FailedEvents(t *testing.T) {
 		}
 		close(slow)
 		wantCaughtUp(t, src)
-		if got := l.take(); got != "create a -> initial" {
-			t.Errorf("handled %q", got)
-		}
+		testkit.Equal(t, l.take(), "create a -> initial", "handled")
 	})
 }
 
@@ -120,9 +110,7 @@ func TestS10_StoppedMeanwhile(t *testing.T) {
 		synctest.Wait()
 		s.put("a")
 		time.AfterFunc(time.Second, stop)
-		if err := catchUp(t, src, time.Minute); err == nil || !strings.Contains(err.Error(), "the source has stopped") {
-			t.Errorf("the error is %v", err)
-		}
+		testkit.ErrorContains(t, catchUp(t, src, time.Minute), "the source has stopped")
 	})
 }
 
@@ -180,18 +168,12 @@ func TestS10_Ticker(t *testing.T) {
 		stop := run(t, src, q, nil)
 		<-polls
 		wantCaughtUp(t, src)
-		if got := q.take(); got != "a" {
-			t.Errorf("due: %q", got)
-		}
+		testkit.Equal(t, q.take(), "a", "due")
 		wantCaughtUp(t, src) // nothing until the next poll
-		if got := q.take(); got != "" {
-			t.Errorf("due: %q", got)
-		}
+		testkit.Equal(t, q.take(), "", "due")
 		<-polls // it is running
 		wantCaughtUp(t, src)
-		if got := q.take(); got != "a" {
-			t.Errorf("due: %q", got)
-		}
+		testkit.Equal(t, q.take(), "a", "due")
 		stop()
 	})
 }

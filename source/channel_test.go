@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,9 +52,7 @@ func run(t *testing.T, src source.Source[string], q *keys, h *hook.Hook) (stop f
 	synctest.Wait()
 	return func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-done, nil)
 	}
 }
 
@@ -66,41 +63,27 @@ func TestChannel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, q := source.NewChannel("orders", 3, numbers), &keys{}
 		for n := range 3 {
-			if err := c.Send(t.Context(), n); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, c.Send(t.Context(), n), nil)
 		}
 		if got := c.Status().State().String(); got != "Channel(orders): not started; 3 events pending" || c.Status().Stale() == nil {
 			t.Errorf("before: %s, %v", got, c.Status().Stale())
 		}
 		stop := run(t, c, q, nil)
-		if err := errors.Join(c.Status().WaitForSync(t.Context()), c.Status().Settled(t.Context()), c.Status().Stale()); err != nil {
-			t.Error(err)
-		}
-		if !c.TrySend(3) {
-			t.Error("there was room")
-		}
+		testkit.Equal(t, errors.Join(c.Status().WaitForSync(t.Context()), c.Status().Settled(t.Context()), c.Status().Stale()), nil)
+		testkit.Equal(t, c.TrySend(3), true, "there was room")
 		synctest.Wait()
-		if got := q.take(); got != "0 1 2 3" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, q.take(), "0 1 2 3")
 		want := workqueue.Reason{Source: "Channel(orders)", Event: "event"}
 		if q.how[0].Reason != want || q.how[0].Class != workqueue.Normal {
 			t.Errorf("got %+v", q.how[0])
 		}
-		if got := c.Status().State().String(); got != "Channel(orders): synced" {
-			t.Error(got)
-		}
+		testkit.Equal(t, c.Status().State().String(), "Channel(orders): synced")
 		stop()
 		if err := c.Send(t.Context(), 4); err == nil || c.TrySend(4) || c.Status().Stale() == nil {
 			t.Error("sent after the end")
 		}
-		if got := c.Status().State().String(); got != "Channel(orders): stopped; dropped: 1 (the source has stopped)" {
-			t.Error(got)
-		}
-		if err := c.Run(t.Context(), source.Sink[string]{Queue: q}); err == nil {
-			t.Error("it ran twice")
-		}
+		testkit.Equal(t, c.Status().State().String(), "Channel(orders): stopped; dropped: 1 (the source has stopped)")
+		testkit.NotEqual(t, c.Run(t.Context(), source.Sink[string]{Queue: q}), nil, "it ran twice")
 	})
 }
 
@@ -125,40 +108,26 @@ func TestChannelIsBounded(t *testing.T) {
 			defer cancel()
 			return c.Send(ctx, 9)
 		}
-		if err := errors.Join(c.Send(t.Context(), 0), c.Send(t.Context(), 1)); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, errors.Join(c.Send(t.Context(), 0), c.Send(t.Context(), 1)), nil)
 		began := time.Now()
-		if err := short(); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 10*time.Second {
-			t.Errorf("got %v after %s", err, time.Since(began))
-		}
-		if c.TrySend(9) {
-			t.Error("there was no room")
-		}
+		testkit.ErrorIs(t, short(), context.DeadlineExceeded)
+		testkit.Equal(t, time.Since(began), 10*time.Second)
+		testkit.Equal(t, c.TrySend(9), false, "there was no room")
 		stop := run(t, c, q, h)
 		began = time.Now()
-		if err := c.Send(t.Context(), 2); err != nil || time.Since(began) != time.Second {
-			t.Errorf("got %v after %s, want room after 1s", err, time.Since(began))
-		}
-		if c.TrySend(9) {
-			t.Error("there was no room")
-		}
+		testkit.Equal(t, c.Send(t.Context(), 2), nil)
+		testkit.Equal(t, time.Since(began), time.Second)
+		testkit.Equal(t, c.TrySend(9), false, "there was no room")
 		time.Sleep(time.Minute)
-		if got := q.take(); got != "0 1 2" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, q.take(), "0 1 2")
 		want := map[string]int64{"the channel is full": 2}
 		if s := c.Status().State(); !reflect.DeepEqual(s.Dropped, want) || s.Pending != 0 {
 			t.Errorf("got %+v", s)
 		}
-		if !slices.Equal(told, []string{"Channel(orders): the channel is full"}) {
-			t.Errorf("told %q", told)
-		}
+		testkit.SlicesEqual(t, told, []string{"Channel(orders): the channel is full"})
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := c.Send(cancelled, 3); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorIs(t, c.Send(cancelled, 3), context.Canceled)
 		stop()
 	})
 }
@@ -213,14 +182,10 @@ func TestS8_ChannelRetries(t *testing.T) {
 				}), &keys{}, &failures{}
 				stop := run(t, c, q, f.hook())
 				for n := range 5 { // 1 takes up room, and the others pass
-					if err := c.Send(t.Context(), n); err != nil {
-						t.Error(err)
-					}
+					testkit.Equal(t, c.Send(t.Context(), n), nil)
 				}
 				synctest.Wait()
-				if got := q.take(); got != "0 2 3 4" {
-					t.Errorf("at first: %s", got)
-				}
+				testkit.Equal(t, q.take(), "0 2 3 4", "at first")
 				if s := c.Status().State(); s.Retrying != 1 || s.Pending != 1 || s.Failure == nil || !strings.Contains(s.String(), "failed for 1 event, to be retried: ") {
 					t.Errorf("got %s", s)
 				}
@@ -231,9 +196,7 @@ func TestS8_ChannelRetries(t *testing.T) {
 				if told := f.take(); len(told) != tries || !strings.Contains(told[0], "broken") {
 					t.Errorf("told %d of %d", len(told), tries)
 				}
-				if s := c.Status().State().String(); s != "Channel(orders): synced" {
-					t.Error(s)
-				}
+				testkit.Equal(t, c.Status().State().String(), "Channel(orders): synced")
 				stop()
 			})
 		})

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -68,9 +69,7 @@ func TestChoice_OfPredicatesAndHandler(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("added\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if st := src.Status().State(); len(st.Dropped) != 0 {
-			t.Errorf("a choice dropped events: %v", st.Dropped)
-		}
+		testkit.Len(t, src.Status().State().Dropped, 0, "a choice dropped events")
 	})
 }
 
@@ -88,11 +87,7 @@ func TestChoice_Mistakes(t *testing.T) {
 	} {
 		s := newSetup(t)
 		nothing := handler.Func[name](func(context.Context, handler.Event) ([]name, error) { return nil, nil })
-		if err := validate(source.Kind(s.maps, nothing, f)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", f, err, want)
-		}
+		testkit.ErrorContains(t, validate(source.Kind(s.maps, nothing, f)), want, f)
 	}
-	if name := handler.InClass(5, handler.GenerationChanged, handler.LabelsChanged).String(); name != "in class 5 when generation changed and labels changed" {
-		t.Errorf("the name is %q", name)
-	}
+	testkit.Equal(t, handler.InClass(5, handler.GenerationChanged, handler.LabelsChanged).String(), "in class 5 when generation changed and labels changed", "the name")
 }

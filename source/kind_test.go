@@ -62,9 +62,7 @@ func TestS1_ReadyWhenHandled(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if !isSynced(src) {
-			t.Error("not synced after all 3 objects")
-		}
+		testkit.Equal(t, isSynced(src), true, "not synced after all 3 objects")
 	})
 }
 
@@ -84,9 +82,7 @@ func TestS1_NotReadyWithoutAList(t *testing.T) {
 		s.put("a")
 		s.api.Intercept(nil)
 		synced(t, src)
-		if got := l.take(); got != "create a -> initial" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a -> initial")
 	})
 }
 
@@ -100,9 +96,7 @@ func TestEvents(t *testing.T) {
 		s.put("a=2", "b=1")
 		s.remove("a")
 		synctest.Wait()
-		if got := l.take(); got != "create a ->1 initial, update a 1>2, create b ->1, delete a 2>-" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a ->1 initial, update a 1>2, create b ->1, delete a 2>-")
 		added := l.takeAdded()
 		if len(added) != 4 {
 			t.Fatalf("%d keys", len(added))
@@ -114,9 +108,7 @@ func TestEvents(t *testing.T) {
 			}
 		}
 		want := workqueue.Reason{Source: "Kind(ConfigMap.v1)", Event: "create", Object: "default/a", UID: string(uid), ResourceVersion: version}
-		if added[0].Reason != want {
-			t.Errorf("got %+v", added[0].Reason)
-		}
+		testkit.Equal(t, added[0].Reason, want)
 	})
 }
 
@@ -141,9 +133,7 @@ func TestLateSource(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := source.Kind(s.maps, l).Run(ctx, source.Sink[name]{Queue: l}); err != nil {
-			t.Errorf("a source that is stopped with its cache: %v", err)
-		}
+		testkit.Equal(t, source.Kind(s.maps, l).Run(ctx, source.Sink[name]{Queue: l}), nil, "a source that is stopped with its cache")
 	})
 }
 
@@ -164,9 +154,7 @@ func TestS3_NewUID(t *testing.T) {
 			s.remove("a")
 			s.put("a=2", "b=2")
 		})
-		if got := l.take(); got != "delete a 1>- stale, create a ->2" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "delete a 1>- stale, create a ->2")
 	})
 }
 
@@ -200,9 +188,7 @@ func TestS2_MissedDelete(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		for _, how := range l.takeAdded() {
-			if how.Class != workqueue.Normal {
-				t.Errorf("%+v", how)
-			}
+			testkit.Equal(t, how.Class, workqueue.Normal)
 		}
 	})
 }
@@ -221,9 +207,7 @@ func TestFilters(t *testing.T) {
 		s.put("a=2", "a=3", "hidden=1", "hidden=2")
 		s.remove("a")
 		synctest.Wait()
-		if got := l.take(); got != "create a ->1 initial, delete a 3>-" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a ->1 initial, delete a 3>-")
 		if len(dropped) != 2 || dropped["Kind(ConfigMap.v1): labels changed"] != 3 || dropped["Kind(ConfigMap.v1): where(*v1.ConfigMap)"] != 1 {
 			t.Errorf("dropped %v", dropped)
 		}
@@ -250,21 +234,16 @@ func TestStop(t *testing.T) {
 		stop := s.start(src, l, hook.On(func(*hook.HandlerFailed) { failed++ }))
 		time.Sleep(time.Second)
 		stop()
-		if inside.Load() || calls.Load() != 1 {
-			t.Errorf("Run returned after %d calls, within one: %v", calls.Load(), inside.Load())
-		}
-		if failed != 0 {
-			t.Error("a failure after the stop was reported")
-		}
+		testkit.Equal(t, inside.Load(), false)
+		testkit.Equal(t, calls.Load(), 1)
+		testkit.Equal(t, failed, 0, "a failure after the stop was reported")
 		s.put("a=1", "d")
 		time.Sleep(time.Hour)
-		if n := calls.Load(); n != 1 || isSynced(src) {
-			t.Errorf("%d calls, synced: %v", n, isSynced(src))
-		}
+		testkit.Equal(t, calls.Load(), 1)
+		testkit.Equal(t, isSynced(src), false)
 		// The cache goes on for others.
-		if m, err := s.maps.Get(t.Context(), name{Namespace: "default", Name: "d"}); err != nil {
-			t.Error(m, err)
-		}
+		m, err := s.maps.Get(t.Context(), name{Namespace: "default", Name: "d"})
+		testkit.Equal(t, err, nil, m)
 	})
 }
 
@@ -283,9 +262,7 @@ func TestRunTwice(t *testing.T) {
 		s, l := newSetup(t), &log{}
 		defer s.stop()
 		src := s.follow(l)
-		if err := src.Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.Contains(err.Error(), "two controllers") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, src.Run(t.Context(), source.Sink[name]{Queue: l}), "two controllers")
 	})
 }
 
@@ -310,9 +287,7 @@ func TestValidate(t *testing.T) {
 			[]string{"*v1.Pod", "a predicate is nil", "*v1.Secret"},
 		},
 	} {
-		if c.src.String() == "" {
-			t.Error("it has no name")
-		}
+		testkit.NotEqual(t, c.src.String(), "", "it has no name")
 		err := validate(c.src)
 		if (err != nil) != (len(c.want) > 0) {
 			t.Errorf("got %v, want %q", err, c.want)
@@ -358,9 +333,7 @@ func TestUnknownType(t *testing.T) {
 	testkit.NoError(t, err)
 	l := &log{}
 	src := source.Kind(cache.For[*corev1.ConfigMap](cache.New(b, cache.Options{})), l)
-	if err := src.Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.Contains(err.Error(), "the scheme does not know the type") {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorContains(t, src.Run(t.Context(), source.Sink[name]{Queue: l}), "the scheme does not know the type")
 }
 
 // TestState_CountsTheEventThatIsBeingHandled: Idle then names it as pending.
@@ -382,8 +355,6 @@ func TestState_CountsTheEventThatIsBeingHandled(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		if state := src.Status().State(); state.Pending != 0 {
-			t.Errorf("afterwards: %d pending", state.Pending)
-		}
+		testkit.Equal(t, src.Status().State().Pending, 0, "afterwards: pending")
 	})
 }

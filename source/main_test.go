@@ -119,9 +119,7 @@ func (s *setup) run(f func(ctx context.Context) error) (stop func()) {
 	go func() { ended <- f(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			s.t.Error(err)
-		}
+		testkit.Equal(s.t, <-ended, nil)
 	})
 	s.stops = append(s.stops, stop)
 	return stop
@@ -130,9 +128,7 @@ func (s *setup) run(f func(ctx context.Context) error) (stop func()) {
 // start runs the cache and a source.
 func (s *setup) start(src source.Source[name], q queue[name], h *hook.Hook) (stop func()) {
 	s.t.Helper()
-	if err := validate(src); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.NoError(s.t, validate(src))
 	s.run(s.cache.Run)
 	return s.run(func(ctx context.Context) error { return src.Run(ctx, sink(src, q, h)) })
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // FuzzS8_Merge plays the life of one object, byte by byte, while each event fails. The pending
@@ -64,9 +65,8 @@ func FuzzS8_Merge(f *testing.F) {
 			return
 		}
 		want := handler.Event{Old: first, New: now}
-		if pending.Old != want.Old || pending.New != want.New {
-			t.Errorf("got %v > %v, want %v > %v", pending.Old, pending.New, want.Old, want.New)
-		}
+		testkit.Equal(t, pending.Old, want.Old)
+		testkit.Equal(t, pending.New, want.New)
 		last := pending.last // of a delete
 		if last == nil {
 			last = pending.Old
@@ -75,9 +75,7 @@ func FuzzS8_Merge(f *testing.F) {
 			t.Errorf("the last known state is %v, want %v", last, gone)
 		}
 		op := map[[2]bool]handler.Op{{false, true}: handler.Create, {true, true}: handler.Update, {true, false}: handler.Delete}[[2]bool{want.Old != nil, want.New != nil}]
-		if pending.Op != op {
-			t.Errorf("got %s, want %s", pending.Op, op)
-		}
+		testkit.Equal(t, pending.Op, op)
 		if pending.Stale && pending.Op != handler.Delete {
 			t.Errorf("a stale %s", pending.Op)
 		}

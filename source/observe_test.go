@@ -61,9 +61,7 @@ func (o *observer) take() []string {
 
 func (o *observer) want(t *testing.T, want string) {
 	t.Helper()
-	if got := strings.Join(o.take(), ", "); got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
+	testkit.Equal(t, strings.Join(o.take(), ", "), want)
 }
 
 // own maps an object to its own key, where it has one; mapping is in between, and may fail.
@@ -91,9 +89,8 @@ func TestStateAsJSON(t *testing.T) {
 	s := source.State{Source: "Kind(x)", Phase: "synced", Err: errors.New("down"), Retrying: 2, Dropped: map[string]int64{"f": 3}}
 	got, err := json.Marshal(s)
 	want := `{"Source":"Kind(x)","Phase":"synced","Note":"","Pending":0,"Retrying":2,"Dropped":{"f":3},"Err":"down"}`
-	if err != nil || string(got) != want {
-		t.Errorf("got %s, %v", got, err)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Equal(t, string(got), want)
 }
 
 var none = handler.Named("none", handler.Where(func(_, _ *corev1.ConfigMap) bool { return false }))
@@ -220,8 +217,6 @@ func TestObserver_Exited(t *testing.T) {
 		go func() { ended <- src.Run(t.Context(), sink(src, &observer{}, nil)) }()
 		synctest.Wait()
 		f.handlers[0].OnAdd(testkit.ConfigMap("a"), false)
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "runtime.Goexit") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, <-ended, "runtime.Goexit")
 	})
 }

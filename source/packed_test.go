@@ -133,9 +133,7 @@ func TestPacked_Handlers(t *testing.T) {
 			}
 			s.remove("b")
 			synctest.Wait()
-			if err := replay(t, one); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, replay(t, one), nil)
 		})
 		sorted := func(l *log) string {
 			slices.Sort(l.events[:min(2, len(l.events))])
@@ -183,12 +181,8 @@ func TestPacked_Decodes(t *testing.T) {
 			s.put(fmt.Sprint("a=", n+1))
 			synctest.Wait()
 		}
-		if n := s.maps.State().Decodes; n != 0 {
-			t.Errorf("Self and GenerationChanged: %d decodes", n)
-		}
-		if n := other.State().Decodes - before; n != 1000 {
-			t.Errorf("two sources and an index: %d decodes of 1000 events", n)
-		}
+		testkit.Equal(t, s.maps.State().Decodes, 0, "Self and GenerationChanged: decodes")
+		testkit.Equal(t, other.State().Decodes-before, 1000, "two sources and an index: decodes of 1000 events")
 		if list, err := data.List(t.Context(), "1000", cache.ListOptions{}); err != nil || len(list) != 1 {
 			t.Errorf("got %v, %v", list, err)
 		}
@@ -215,9 +209,7 @@ func TestPacked_Resync(t *testing.T) {
 				t.Errorf("got %s; same: %t", got, same)
 			}
 			for _, how := range l.takeAdded() {
-				if how.Class != workqueue.Background {
-					t.Errorf("got %+v", how)
-				}
+				testkit.Equal(t, how.Class, workqueue.Background)
 			}
 		}
 		l.take()
@@ -225,9 +217,7 @@ func TestPacked_Resync(t *testing.T) {
 		time.Sleep(67 * time.Second)
 		synctest.Wait()
 		again("update a 1>1", "update b 1>1")
-		if err := replay(t, src); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, replay(t, src), nil)
 		again("create a ->1 initial", "create b ->1 initial")
 	})
 }
@@ -312,9 +302,7 @@ func TestPacked_Undecodable(t *testing.T) {
 			if got := names.take(); (got != "") != metadata {
 				t.Errorf("Self got %q", got)
 			}
-			if got := sizes.take(); got != event {
-				t.Errorf("Funcs got %q, want %q", got, event)
-			}
+			testkit.Equal(t, sizes.take(), event, "Funcs got")
 			if got := kept.take(); (got != "") != (event != "") {
 				t.Errorf("Where kept %q, Funcs got %q", got, event)
 			}
@@ -330,9 +318,7 @@ func TestPacked_Undecodable(t *testing.T) {
 		if got := filtered.Status().State(); len(got.Dropped) == 0 || !strings.Contains(got.Note, "default/a: it cannot be decoded") {
 			t.Errorf("got %+v", got)
 		}
-		if err := replay(t, whole); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, replay(t, whole), nil)
 		expect(false, "")
 		api.Remove(gauges, "default", "a")
 		expect(true, "delete a=0")
@@ -354,9 +340,7 @@ func TestPacked_Adopted(t *testing.T) {
 		s.put("a=2")
 		s.remove("a")
 		synctest.Wait()
-		if got := l.take(); got != "create a ->1 initial, update a 1>2, delete a 2>-" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a ->1 initial, update a 1>2, delete a 2>-")
 	})
 }
 

@@ -34,16 +34,12 @@ func TestReplay_DeliversEveryObjectAsInTheInitialList(t *testing.T) {
 		l.take()
 		l.takeAdded()
 		testkit.NoError(t, replay(t.Context()))
-		if got := l.take(); got != "create a ->2 initial" {
-			t.Errorf("delivered %s", got)
-		}
+		testkit.Equal(t, l.take(), "create a ->2 initial", "delivered")
 		if added := l.takeAdded(); len(added) != 1 || added[0].Class != workqueue.Background {
 			t.Errorf("added %+v", added)
 		}
 		stop()
-		if err := replay(t.Context()); err == nil {
-			t.Error("a stopped source was replayed")
-		}
+		testkit.NotEqual(t, replay(t.Context()), nil, "a stopped source was replayed")
 	})
 }
 
@@ -66,14 +62,10 @@ func TestReplay_DoesNotHideAFailedUpdate(t *testing.T) {
 		s.put("a=2")
 		synctest.Wait()
 		testkit.NoError(t, replay(t, src))
-		if got := l.take(); got != "" {
-			t.Errorf("delivered %s before the update", got)
-		}
+		testkit.Equal(t, l.take(), "", "delivered before the update")
 		l.failWith(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := l.take(); got != "update a 1>2, create a ->2 initial" {
-			t.Errorf("delivered %s", got)
-		}
+		testkit.Equal(t, l.take(), "update a 1>2, create a ->2 initial", "delivered")
 	})
 }

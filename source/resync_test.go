@@ -16,6 +16,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -33,19 +34,13 @@ func TestResync(t *testing.T) {
 		l.take()
 		l.takeAdded()
 		time.Sleep(53 * time.Second)
-		if got := l.take(); got != "" {
-			t.Errorf("too early: %s", got)
-		}
+		testkit.Equal(t, l.take(), "", "too early")
 		time.Sleep(14 * time.Second)
 		got := strings.Split(l.take(), ", ")
 		slices.Sort(got)
-		if !slices.Equal(got, []string{"update a 1>1", "update b 1>1"}) {
-			t.Errorf("got %s", got)
-		}
+		testkit.SlicesEqual(t, got, []string{"update a 1>1", "update b 1>1"})
 		for _, how := range l.takeAdded() {
-			if how.Class != workqueue.Background {
-				t.Errorf("got %+v", how)
-			}
+			testkit.Equal(t, how.Class, workqueue.Background)
 		}
 		s.remove("a")
 		s.put("b=2")
@@ -57,9 +52,7 @@ func TestResync(t *testing.T) {
 		}
 		stop()
 		time.Sleep(24 * time.Minute)
-		if got := l.take(); got != "" {
-			t.Errorf("after the end: %s", got)
-		}
+		testkit.Equal(t, l.take(), "", "after the end")
 		s.stop()
 	})
 }
@@ -111,9 +104,7 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		})
 		s.put("a=2")
 		synctest.Wait()
-		if got := l.take(); got != "" {
-			t.Errorf("2 was handled: %s", got)
-		}
+		testkit.Equal(t, l.take(), "", "2 was handled")
 		s.put("a=3")
 		synctest.Wait()
 		if got := l.take(); got != "update a 1>3" { // at once
@@ -129,12 +120,8 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		}
 		l.failWith(nil)
 		time.Sleep(time.Minute)
-		if got := l.take(); got != "update a 3>2, delete a 2>-" {
-			t.Errorf("got %s", got)
-		}
-		if s := src.Status().State(); s.Retrying != 0 {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, l.take(), "update a 3>2, delete a 2>-")
+		testkit.Equal(t, src.Status().State().Retrying, 0)
 	})
 }
 
@@ -164,17 +151,13 @@ func TestS8_WhatComesDuringATry(t *testing.T) {
 				time.Sleep(500 * time.Millisecond)
 				s.put("a=2", "b=1") // the informer's goroutine does not wait
 				synctest.Wait()
-				if got := l.take(); got != "create b ->1" {
-					t.Errorf("during the try: %s", got)
-				}
+				testkit.Equal(t, l.take(), "create b ->1", "during the try")
 				time.Sleep(time.Minute)
 				want := "create a ->1, update a 1>2"
 				if !succeeds {
 					want = "create a ->2"
 				}
-				if got := l.take(); got != want {
-					t.Errorf("got %s, want %s", got, want)
-				}
+				testkit.Equal(t, l.take(), want)
 			})
 		})
 	}
@@ -204,8 +187,6 @@ func TestS8_ResyncBringsNothingBack(t *testing.T) {
 		}
 		s.remove(other)
 		time.Sleep(30 * time.Second)
-		if got, want := l.take(), "delete "+other+" 1>-, update "+one+" 1>1"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		testkit.Equal(t, l.take(), "delete "+other+" 1>-, update "+one+" 1>1")
 	})
 }

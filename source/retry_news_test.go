@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestS8_NewsIsNotPunished: an event that comes during a successful retry is tried at once, without
@@ -43,8 +44,6 @@ func TestS8_NewsIsNotPunished(t *testing.T) {
 		<-trying
 		s.put("a=3")
 		time.Sleep(2 * time.Second)
-		if got := l.take(); got != "update a 1>2, update a 2>3" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "update a 1>2, update a 2>3")
 	})
 }

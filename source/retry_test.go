@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 )
 
@@ -90,19 +91,13 @@ func TestS8_Retried(t *testing.T) {
 					synced(t, src) // the handler has seen it, if not handled it
 					s.put("b=1")
 					synctest.Wait()
-					if got := l.take(); got != "create b ->1" {
-						t.Errorf("at first: %s", got)
-					}
+					testkit.Equal(t, l.take(), "create b ->1", "at first")
 					if got := src.Status().State().String(); !strings.HasPrefix(got, "Kind(ConfigMap.v1): synced; the handler failed for 1 event, to be retried: ") || !strings.HasSuffix(got, "broken") {
 						t.Errorf("state: %s", got)
 					}
 					time.Sleep(10 * time.Minute)
-					if got := strings.TrimSuffix(l.take(), " initial"); got != "create a ->1" {
-						t.Errorf("later: %s", got)
-					}
-					if got := src.Status().State().String(); got != "Kind(ConfigMap.v1): synced" {
-						t.Errorf("state: %s", got)
-					}
+					testkit.Equal(t, strings.TrimSuffix(l.take(), " initial"), "create a ->1", "later")
+					testkit.Equal(t, src.Status().State().String(), "Kind(ConfigMap.v1): synced")
 					told := f.take()
 					if n := len(told); n < 5 || n > 15 {
 						t.Errorf("%d failures in a minute, want a growing pause between them", n)
@@ -153,13 +148,9 @@ func TestS3_S8_OnePerObject(t *testing.T) {
 				}
 				c.change(s)
 				synctest.Wait()
-				if got := l.take(); got != "" {
-					t.Errorf("at once: %s", got)
-				}
+				testkit.Equal(t, l.take(), "", "at once")
 				time.Sleep(time.Minute)
-				if got := l.take(); got != c.want {
-					t.Errorf("got %s, want %s", got, c.want)
-				}
+				testkit.Equal(t, l.take(), c.want)
 			})
 		})
 	}
@@ -188,9 +179,7 @@ func TestS8_FailsWhileRetried(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // within the retry
 		s.put("a=3")
 		time.Sleep(time.Minute)
-		if got := l.take(); got != "update a 1>3" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "update a 1>3")
 		begin = time.Now()
 		l.fail = func(e handler.Event) error {
 			if e.New != nil && time.Since(begin) < 10*time.Second || time.Since(begin) < 10*time.Millisecond {
@@ -201,8 +190,6 @@ func TestS8_FailsWhileRetried(t *testing.T) {
 		s.remove("a")
 		s.put("a=4")
 		time.Sleep(time.Minute)
-		if got := l.take(); got != "delete a 3>- stale, create a ->4" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, l.take(), "delete a 3>- stale, create a ->4")
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -70,8 +71,7 @@ func TestStatus_OfAnOwnSource(t *testing.T) {
 		in.mails <- "b"
 		want("synced", true, true)
 		stop()
-		if err := <-ended; err != nil || q.take() != "a b" {
-			t.Errorf("Run: %v", err)
-		}
+		testkit.Equal(t, <-ended, nil, "Run")
+		testkit.Equal(t, q.take(), "a b", "Run")
 	})
 }

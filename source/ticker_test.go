@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
@@ -30,9 +31,7 @@ func TestTicker(t *testing.T) {
 		}
 		began := time.Now()
 		stop := run(t, src, q, nil)
-		if err := errors.Join(src.Status().WaitForSync(t.Context()), src.Status().Settled(t.Context()), src.Status().Stale()); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, errors.Join(src.Status().WaitForSync(t.Context()), src.Status().Settled(t.Context()), src.Status().Stale()), nil)
 		time.Sleep(time.Hour)
 		stop()
 		if !at[0].Equal(began) {
@@ -49,9 +48,7 @@ func TestTicker(t *testing.T) {
 			}
 			varied = varied || pause != time.Minute
 		}
-		if !varied {
-			t.Error("no jitter")
-		}
+		testkit.Equal(t, varied, true, "no jitter")
 		want := workqueue.Reason{Source: "Ticker(buckets)", Event: "poll"}
 		if q.how[0].Class != workqueue.Background || q.how[1].Class != workqueue.Normal || q.how[1].Reason != want {
 			t.Errorf("got %+v", q.how[:2])
@@ -59,9 +56,7 @@ func TestTicker(t *testing.T) {
 		if s := src.Status().State().String(); s != "Ticker(buckets): stopped" || src.Status().Stale() == nil {
 			t.Errorf("after: %s", s)
 		}
-		if err := src.Run(t.Context(), source.Sink[string]{Queue: q}); err == nil {
-			t.Error("it ran twice")
-		}
+		testkit.NotEqual(t, src.Run(t.Context(), source.Sink[string]{Queue: q}), nil, "it ran twice")
 	})
 }
 
@@ -86,14 +81,11 @@ func TestTickerRetries(t *testing.T) {
 				told := 0
 				stop := run(t, src, q, hook.On(func(f *hook.PollFailed) {
 					told++
-					if f.Source != "Ticker(buckets)" || !strings.Contains(f.Err.Error(), "broken") {
-						t.Errorf("told %s: %v", f.Source, f.Err)
-					}
+					testkit.Equal(t, f.Source, "Ticker(buckets)")
+					testkit.ErrorContains(t, f.Err, "broken")
 				}))
 				defer stop()
-				if err := src.Status().Settled(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, src.Status().Settled(t.Context()), nil)
 				if s := src.Status().State(); s.Phase != hook.Failing || !strings.HasPrefix(s.String(), "Ticker(buckets): failing: the last 1 polls failed: ") || src.Status().Stale() == nil {
 					t.Errorf("got %s", s)
 				}

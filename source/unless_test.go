@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // At a stop, the informer may end before CatchUp hears of the source's end. The error names the
@@ -22,13 +24,9 @@ func TestS10_NamesTheSourceThatStoppedBeforeItsInformer(t *testing.T) {
 			return err
 		})
 	}
-	if err := catchUp(theInformer, false); !errors.Is(err, theInformer) {
-		t.Errorf("the source runs, and the error is %v", err)
-	}
+	testkit.ErrorIs(t, catchUp(theInformer, false), theInformer, "the source runs, and the error")
 	if err := catchUp(theInformer, true); !errors.Is(err, errStopped) || errors.Is(err, theInformer) {
 		t.Errorf("the source has stopped, and the error is %v", err)
 	}
-	if err := catchUp(nil, false); err != nil {
-		t.Errorf("all was handled before the source stopped, and the error is %v", err)
-	}
+	testkit.Equal(t, catchUp(nil, false), nil, "all was handled before the source stopped, and the error")
 }

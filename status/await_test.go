@@ -43,9 +43,7 @@ func withCache(t *testing.T, test func(t *testing.T, api *sim.Server, c *cache.C
 		go func() { ended <- c.Run(ctx) }()
 		defer func() {
 			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, <-ended, nil)
 		}()
 		test(t, api, c)
 	})
@@ -111,9 +109,7 @@ func TestAwait_WaitsForCurrentConditions(t *testing.T) {
 		put(t, api, 2, 3, condition("Ready", "True", 0), condition("Dirty", "False", 0))
 		pending("the status is of a later generation")
 		put(t, api, 2, 2, condition("Ready", "True", 2), condition("Dirty", "False", 2))
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-result, nil)
 	})
 }
 
@@ -142,9 +138,7 @@ func TestAwait_SeesWhatWasWrittenBefore(t *testing.T) {
 		defer stop()
 		_, err := status.Await(ctx, h, oil, status.True("Ready"))
 		wants(t, err, "await Ready=True of Gauge", "default/oil: its status is of generation 1, not 2; Ready=True (R: m) of generation 1, not 2: ", "deadline exceeded")
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
-		}
+		testkit.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
 
@@ -164,9 +158,7 @@ func TestAwait_AnObjectThatDoesNotExist(t *testing.T) {
 		api.Remove(served, "default", "oil")
 		result := awaiting(t.Context(), h, status.True("Ready"))
 		put(t, api, 1, 1, condition("Ready", "True", 1))
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-result, nil)
 		// One that is deleted meanwhile ends the wait.
 		result = awaiting(t.Context(), h, status.True("Full"))
 		api.Remove(served, "default", "oil")

@@ -33,9 +33,7 @@ func TestApply_TwoOwnersWithoutAKeyDoNotWriteForEver(t *testing.T) {
 		set.True(owner, "Good", "")
 		_, err = status.Apply(t.Context(), h, set, desired(g, set.ApplyConfigurations()), client.FieldOwner(owner))
 		now, readErr := h.GetLive(t.Context(), oil)
-		if readErr != nil {
-			t.Fatal(readErr)
-		}
+		testkit.NoError(t, readErr)
 		versions[now.ResourceVersion] = true
 		switch {
 		case err != nil:

@@ -4,6 +4,7 @@
 package status_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -72,13 +73,9 @@ func TestKstatus_ReadsWhatIsMeant(t *testing.T) {
 					t.Errorf("%s, then another generation: kstatus returns %s", before, got)
 				}
 				write(then)
-				if got := kstatus(t, g); got != want {
-					t.Errorf("%s, then %s: kstatus returns %s", before, want, got)
-				}
+				testkit.Equal(t, kstatus(t, g), want, fmt.Sprintf("%s, then %s", before, want), "kstatus returns")
 				g.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-				if got := kstatus(t, g); got != "Terminating" {
-					t.Errorf("%s and deleted: kstatus returns %s", want, got)
-				}
+				testkit.Equal(t, kstatus(t, g), "Terminating", fmt.Sprintf("%s and deleted", want), "kstatus returns")
 			}
 		}
 	}
@@ -88,9 +85,7 @@ func TestKstatus_ReadsWhatIsMeant(t *testing.T) {
 // condition an object is Current, so a new one looks finished.
 func TestKstatus_ASummaryIsEnough(t *testing.T) {
 	g := gauge(1)
-	if got := kstatus(t, g); got != "Current" {
-		t.Errorf("without conditions: %s", got)
-	}
+	testkit.Equal(t, kstatus(t, g), "Current", "without conditions")
 	for want, set := range map[string]func(*status.Set, string, string, string){
 		"Current": (*status.Set).True, "InProgress": (*status.Set).False, "InProgress ": (*status.Set).Unknown,
 	} {

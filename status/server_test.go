@@ -47,9 +47,7 @@ func TestServer(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{CRDs: []string{"testdata"}})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	s := &server{cluster: cluster}
 	hooks := hook.On(func(*hook.SkippedApply) { s.skipped.Add(1) })
@@ -183,9 +181,7 @@ func (s *server) withoutGet(t *testing.T) {
 		if _, err := write(writer, t.Context(), old); !apierrors.IsConflict(err) {
 			t.Errorf("%s: %v", how, err)
 		}
-		if _, err := write(writer, t.Context(), changed); err != nil {
-			t.Errorf("%s: %v", how, err)
-		}
+		testkit.Equal(t, testkit.Err(write(writer, t.Context(), changed)), nil, how)
 	}
 }
 
@@ -224,12 +220,9 @@ func (s *server) unchanged(t *testing.T) {
 		set := setFor(g)
 		set.Current("Full", "")
 		var err error
-		if g, err = status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations()), client.UnlessAlready(g)); err != nil {
-			t.Fatal(err)
-		}
-		if want := int32(max(0, n-1)); s.skipped.Load() != want {
-			t.Errorf("%d applies were skipped, not %d", s.skipped.Load(), want)
-		}
+		g, err = status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations()), client.UnlessAlready(g))
+		testkit.NoError(t, err)
+		testkit.Equal(t, s.skipped.Load(), int32(max(0, n-1)), "applies were skipped")
 	}
 }
 
@@ -242,27 +235,20 @@ func (s *server) others(t *testing.T) {
 	testkit.NoError(t, err)
 	ours := setFor(g)
 	ours.InProgress("Filling", "")
-	if g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations())); err != nil {
-		t.Fatal(err)
-	}
+	g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations()))
+	testkit.NoError(t, err)
 	if got := text(g.Status.Conditions); !strings.Contains(got, "Theirs=True") || !strings.Contains(got, "Reconciling=True") {
 		t.Errorf("got %s", got)
 	}
 	ours = setFor(g)
 	ours.Current("Full", "")
-	if g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations())); err != nil {
-		t.Fatal(err)
-	}
-	if got := text(g.Status.Conditions); got != "Theirs=True Good \"\" 1\nReady=True Full \"\" 1" {
-		t.Errorf("got %s", got)
-	}
+	g, err = status.Apply(t.Context(), s.gauges, ours, desired(g, ours.ApplyConfigurations()))
+	testkit.NoError(t, err)
+	testkit.Equal(t, text(g.Status.Conditions), "Theirs=True Good \"\" 1\nReady=True Full \"\" 1")
 	theirs = setFor(g)
-	if g, err = status.Apply(t.Context(), s.gauges, theirs, desired(g, theirs.ApplyConfigurations()), client.FieldOwner("them")); err != nil {
-		t.Fatal(err)
-	}
-	if got := text(g.Status.Conditions); got != `Ready=True Full "" 1` {
-		t.Errorf("got %s", got)
-	}
+	g, err = status.Apply(t.Context(), s.gauges, theirs, desired(g, theirs.ApplyConfigurations()), client.FieldOwner("them"))
+	testkit.NoError(t, err)
+	testkit.Equal(t, text(g.Status.Conditions), `Ready=True Full "" 1`)
 }
 
 // unkeyed: without listType=map, the second owner of conditions learns what the CRD lacks, and
@@ -272,9 +258,7 @@ func (s *server) unkeyed(t *testing.T) {
 	list := "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/conditions/x-kubernetes-list-"
 	change := func(patch string) {
 		t.Helper()
-		if _, err := crds.Patch(t.Context(), types.NamespacedName{Name: "gauges.status.setpoint.dev"}, types.JSONPatchType, []byte(patch)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(crds.Patch(t.Context(), types.NamespacedName{Name: "gauges.status.setpoint.dev"}, types.JSONPatchType, []byte(patch))))
 	}
 	change(`[{"op":"remove","path":"` + list + `type"},{"op":"remove","path":"` + list + `map-keys"}]`)
 	apply := func(g *Gauge, owner, condition string) (*Gauge, error) {
@@ -297,9 +281,7 @@ func (s *server) unkeyed(t *testing.T) {
 	_, err := apply(ours, "them", "Theirs")
 	wants(t, err, want, "the condition Ours of another field manager is lost, because the API server does not keep conditions by their types; "+
 		"in the CRD, add x-kubernetes-list-type: map and x-kubernetes-list-map-keys: [type] to status.conditions (+listType=map and +listMapKey=type in Go)")
-	if !controller.IsTerminal(err) {
-		t.Error("the error is not terminal")
-	}
+	testkit.Equal(t, controller.IsTerminal(err), true, "the error is not terminal")
 	lost := s.live(t, ours)
 	for range 3 { // the loop has ended
 		_, err := apply(lost, "us", "Ours")
@@ -316,9 +298,7 @@ func (s *server) unkeyed(t *testing.T) {
 	for {
 		now, err := apply(lost, "us", "Ours")
 		if err == nil {
-			if got := text(now.Status.Conditions); got != "Theirs=True Good \"\" 1\nOurs=True Good \"\" 1" {
-				t.Error(got)
-			}
+			testkit.Equal(t, text(now.Status.Conditions), "Theirs=True Good \"\" 1\nOurs=True Good \"\" 1")
 			return
 		}
 		wants(t, err, want)
@@ -351,9 +331,7 @@ func (s *server) validation(t *testing.T) {
 	}
 	set := setFor(s.live(t, g))
 	set.False("Long", "Full", strings.Repeat("€", 20_000))
-	if _, err := status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations())); err != nil {
-		t.Errorf("a long message: %v", err)
-	}
+	testkit.Equal(t, testkit.Err(status.Apply(t.Context(), s.gauges, set, desired(g, set.ApplyConfigurations()))), nil, "a long message")
 }
 
 // controller: the spec changes while a Reconcile computes the status. The next Reconcile writes it,
@@ -453,9 +431,7 @@ func (s *server) mistakes(t *testing.T) {
 			c.words = []string{"default/mistakes", `the object is "default/other"`}
 		}
 		wants(t, err, append(c.words, "status")...)
-		if live := s.live(t, g); live.ResourceVersion != g.ResourceVersion {
-			t.Errorf("%s: something was written", name)
-		}
+		testkit.Equal(t, s.live(t, g).ResourceVersion, g.ResourceVersion, name, "something was written")
 	}
 	_, err := status.Apply(ctx, s.gauges, full(g), nil)
 	wants(t, err, "nothing to write")

@@ -79,12 +79,9 @@ func TestSet_ObservesTheGenerationOfEachConditionThatIsSet(t *testing.T) {
 Ready=True Full "" 4
 Filled=False Filling "2 of 3 litres" 4
 example.com/Clean=Unknown NotSeen "no light" 4`
-	if got := text(s.Conditions()); got != want || s.Err() != nil {
-		t.Errorf("got\n%s\n%v", got, s.Err())
-	}
-	if g.Status.Conditions[1].Reason != "Old" {
-		t.Error("the object was changed")
-	}
+	testkit.Equal(t, text(s.Conditions()), want)
+	testkit.Equal(t, s.Err(), nil)
+	testkit.Equal(t, g.Status.Conditions[1].Reason, "Old", "the object was changed")
 }
 
 // TestSet_TransitionTimeChangesOnlyWithTheStatus: and it has whole seconds, as the API server
@@ -135,9 +132,7 @@ func TestSet_AnUnchangedSetHasTheSameBytes(t *testing.T) {
 		second := setFor(g)
 		second.False("B", "Bad", "")
 		second.True("A", "Good", "x\xffy")
-		if got := inJSON(t, second.ApplyConfigurations()); got != applied {
-			t.Errorf("applied\n%s and then\n%s", applied, got)
-		}
+		testkit.Equal(t, inJSON(t, second.ApplyConfigurations()), applied, fmt.Sprintf("applied %s and then", applied))
 		if got := inJSON(t, second.Conditions()); got != stored || !slices.Equal(second.Conditions(), g.Status.Conditions) {
 			t.Errorf("stored\n%s and then\n%s", stored, got)
 		}
@@ -160,9 +155,8 @@ func TestSet_OfApplyConfigurations(t *testing.T) {
 	s.Remove("C")
 	const want = `[{"type":"A","status":"True","observedGeneration":4,"lastTransitionTime":"2026-01-02T03:04:05Z","reason":"Good","message":""},` +
 		`{"type":"B","status":"True","observedGeneration":3,"lastTransitionTime":"2026-01-02T03:04:05Z","reason":"Good","message":""}]`
-	if got := inJSON(t, s.ApplyConfigurations()); got != want || s.Err() != nil {
-		t.Errorf("got\n%s, %v", got, s.Err())
-	}
+	testkit.Equal(t, inJSON(t, s.ApplyConfigurations()), want)
+	testkit.Equal(t, s.Err(), nil)
 }
 
 func TestSet_Mistakes(t *testing.T) {

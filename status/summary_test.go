@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/status"
 )
 
@@ -41,9 +42,8 @@ func TestSummarize_TheWorstDecides(t *testing.T) {
 			c.do(s)
 			s.Summarize("Ready", c.of...)
 			all := s.Conditions()
-			if got := text(all[len(all)-1:]); got != c.want || s.Err() != nil {
-				t.Errorf("got  %s\nwant %s\n%v", got, c.want, s.Err())
-			}
+			testkit.Equal(t, text(all[len(all)-1:]), c.want)
+			testkit.Equal(t, s.Err(), nil)
 		})
 	}
 }
@@ -61,8 +61,7 @@ func TestKstatus_TheThreeConditions(t *testing.T) {
 		s := setFor(g)
 		c.do(s, "R", "m")
 		g.Status.Conditions = s.Conditions()
-		if got := text(g.Status.Conditions); got != c.want || s.Err() != nil {
-			t.Errorf("got\n%s\nwant\n%s\n%v", got, c.want, s.Err())
-		}
+		testkit.Equal(t, text(g.Status.Conditions), c.want)
+		testkit.Equal(t, s.Err(), nil)
 	}
 }

@@ -68,9 +68,7 @@ func TestWrite_InALostTerm(t *testing.T) {
 				if !errors.Is(err, term.ErrFenced) || !errors.Is(err, lost) || errors.As(err, &outdated) {
 					t.Errorf("got %v", err)
 				}
-				if want := map[bool]int{true: 1}[inFlight]; sent != want {
-					t.Errorf("%d requests were sent, want %d", sent, want)
-				}
+				testkit.Equal(t, sent, map[bool]int{true: 1}[inFlight], "requests were sent")
 			})
 		}
 	}

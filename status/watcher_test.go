@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // Await may take the states more slowly than they come.
@@ -26,7 +28,5 @@ func TestWatcher_KeepsADeletionAndTheNewestObject(t *testing.T) {
 		t.Errorf("got version %s, deleted %t; want the newest, and that it was deleted before", now.obj.GetResourceVersion(), now.deleted)
 	}
 	w.OnUpdate(nil, pod("web", "6"))
-	if now := <-w.newest; now.deleted {
-		t.Error("one deletion was reported twice")
-	}
+	testkit.Equal(t, (<-w.newest).deleted, false, "one deletion was reported twice")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/status"
@@ -32,9 +33,7 @@ import (
 func launch(t *testing.T, window time.Duration) (writes int) {
 	states := map[string]bool{}
 	scheme := newScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, corev1.AddToScheme(scheme))
 	api := sim.NewServer(served, sim.ConfigMaps)
 	put(t, api, 1, 0)
 	mgr := manager.New(api.Config(), manager.Options{Name: "gauges", Scheme: scheme})
@@ -71,14 +70,10 @@ func launch(t *testing.T, window time.Duration) (writes int) {
 		time.Sleep(200 * time.Millisecond)
 		api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: oil.Namespace, Name: strconv.Itoa(i)}})
 	}
-	if _, err := status.Await(t.Context(), all, oil, status.True("Ready")); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, testkit.Err(status.Await(t.Context(), all, oil, status.True("Ready"))), nil)
 	time.Sleep(time.Hour)
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-done, nil)
 	return len(states) - 1
 }
 
@@ -86,9 +81,7 @@ func launch(t *testing.T, window time.Duration) (writes int) {
 func TestWriter_OneWriteOfALaunch(t *testing.T) {
 	for window, want := range map[time.Duration]int{0: 4, time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			if n := launch(t, window); n != want {
-				t.Errorf("with a window of %s, the status was written %d times, want %d", window, n, want)
-			}
+			testkit.Equal(t, launch(t, window), want, fmt.Sprintf("with a window of %s, the status was written", window))
 		})
 	}
 }
@@ -115,9 +108,7 @@ func newWriting(t *testing.T, window time.Duration) *writing {
 		return nil, nil
 	})
 	c, err := client.New(w.api.Config(), client.Options{Scheme: newScheme(), FieldOwner: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(c.Close)
 	w.h = client.For[*Gauge](c)
 	w.Writer = status.NewWriter(w.h, status.Options{Window: window})
@@ -131,9 +122,7 @@ func TestWriter_WhatIsDelayed(t *testing.T) {
 		w := newWriting(t, time.Second)
 		apply := func(name, message string) (time.Duration, error) {
 			g, err := w.h.GetLive(t.Context(), types.NamespacedName{Namespace: oil.Namespace, Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			s := setFor(g)
 			s.True("Ready", "Good", message)
 			return w.Apply(t.Context(), s, desired(g, s.ApplyConfigurations()))

@@ -4,11 +4,14 @@
 package sweep
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // The API server answers the patch that removes the last finalizer with the version of the deletion
@@ -25,9 +28,8 @@ func TestAnswered(t *testing.T) {
 		effective bool
 	}{{"delete", marked, true}, {"patch", marked, false}, {"patch", gone, true}} {
 		w := &write{verb: c.verb}
-		if r.answered(w, "operator 1", c.meta); w.effective != c.effective {
-			t.Errorf("%d: %s has an effect: %t", i, c.verb, w.effective)
-		}
+		r.answered(w, "operator 1", c.meta)
+		testkit.Equal(t, w.effective, c.effective, i, fmt.Sprintf("%s has an effect", c.verb))
 	}
 }
 
@@ -45,16 +47,12 @@ func TestRefused(t *testing.T) {
 			r.refused(&write{name: "update maps", by: c.second}, "operator 1", "", &metav1.Status{
 				Reason: metav1.StatusReasonConflict, Details: &metav1.StatusDetails{Name: "a"},
 			})
-			if mistake := len(r.record.unseen) > 0; mistake != c.mistake {
-				t.Errorf("%q after %q: a mistake: %t", c.second, c.first, mistake)
-			}
+			testkit.Equal(t, len(r.record.unseen) > 0, c.mistake, fmt.Sprintf("%q after %q", c.second, c.first), "a mistake")
 			clear(r.record.unseen)
 			r.refused(&write{name: "create maps", by: c.second}, "operator 1", "", &metav1.Status{
 				Reason: metav1.StatusReasonAlreadyExists, Details: &metav1.StatusDetails{Name: "a"},
 			})
-			if mistake := len(r.record.unseen) > 0; mistake != (c.mistake && c.second != "") {
-				t.Errorf("a create by %q after %q: a mistake: %t", c.second, c.first, mistake)
-			}
+			testkit.Equal(t, len(r.record.unseen) > 0, c.mistake && c.second != "", fmt.Sprintf("a create by %q after %q", c.second, c.first), "a mistake")
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/internal/fence"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -30,9 +31,8 @@ func TestOf(t *testing.T) {
 		"nil changes nothing": {term.With(ctx, nil), leading, true},
 		"nil is not said":     {term.With(context.Background(), nil), nil, false},
 	} {
-		if got, said := term.FromContext(c.ctx), fence.Decided(c.ctx); got != c.leading || said != c.said {
-			t.Errorf("%s: %v, %t", what, got, said)
-		}
+		testkit.Equal(t, term.FromContext(c.ctx), c.leading, what)
+		testkit.Equal(t, fence.Decided(c.ctx), c.said, what)
 	}
 }
 

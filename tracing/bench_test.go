@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/tracing"
 )
 
@@ -37,9 +38,7 @@ func BenchmarkNoop(b *testing.B) {
 			c.Queue().Add(0)
 			b.ReportAllocs()
 			b.ResetTimer()
-			if err := c.Run(ctx); err != nil {
-				b.Fatal(err)
-			}
+			testkit.NoError(b, c.Run(ctx))
 		})
 	}
 }

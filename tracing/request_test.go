@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/tracing"
 )
 
@@ -37,17 +38,13 @@ func request(t *testing.T, traced bool, method, url string, base roundTrip) []sd
 		ctx, end = outer, func() { span.End() }
 	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://api.test"+url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if resp, err := tracing.Requests(nil)(base).RoundTrip(req); err == nil {
 		_ = resp.Body.Close()
 	}
 	end()
 	all := spans.Ended()
-	if len(all) != len(spans.Started()) {
-		t.Error("a span has not ended")
-	}
+	testkit.Equal(t, len(all), len(spans.Started()), "a span has not ended")
 	if traced {
 		all = all[:len(all)-1]
 	}
@@ -81,9 +78,8 @@ func TestRequests_OnlyWithASpan(t *testing.T) {
 		called++
 		return succeeds(req)
 	})
-	if called != 1 || len(all) > 0 {
-		t.Errorf("the request was sent %d times, with %d spans", called, len(all))
-	}
+	testkit.Equal(t, called, 1)
+	testkit.Len(t, all, 0)
 }
 
 func TestRequests_WithoutAnAnswer(t *testing.T) {
@@ -122,15 +118,12 @@ func TestRequests_KeepTheTransportBelow(t *testing.T) {
 	cfg.Transport = closing{api, &closed}
 	cfg.Wrap(tracing.Requests(nil))
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if _, err := client.For[*corev1.ConfigMap](c).GetLive(context.WithoutCancel(t.Context()), types.NamespacedName{Namespace: "default", Name: "a"}); err == nil {
 		t.Error("there is no such ConfigMap")
 	}
-	if c.Close(); closed != 1 {
-		t.Errorf("idle connections were closed %d times, want once", closed)
-	}
+	c.Close()
+	testkit.Equal(t, closed, 1, "idle connections were closed")
 }
 
 type closing struct {

@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/tracing"
 	"github.com/setpoint-dev/setpoint/why"
@@ -61,9 +62,8 @@ func newOperator(t *testing.T) *operator {
 	cfg := o.api.Config()
 	cfg.Wrap(tracing.Requests(nil))
 	var err error
-	if o.client, err = client.New(cfg, client.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	o.client, err = client.New(cfg, client.Options{})
+	testkit.NoError(t, err)
 	o.cache = cache.New(o.client, cache.Options{})
 	o.run(o.cache.Run)
 	return o
@@ -76,9 +76,7 @@ func (o *operator) run(f func(context.Context) error) (stop func()) {
 	go func() { done <- f(ctx) }()
 	stop = func() {
 		if cancel(); done != nil {
-			if err := <-done; err != nil {
-				o.t.Error(err)
-			}
+			testkit.Equal(o.t, <-done, nil)
 			done = nil
 		}
 	}
@@ -98,9 +96,7 @@ func (o *operator) controller(name string, f reconcile, options controller.Optio
 func (o *operator) ended() map[string][]sdk.ReadOnlySpan {
 	o.t.Helper()
 	synctest.Wait()
-	if begun, ended := len(o.spans.Started()), len(o.spans.Ended()); begun != ended {
-		o.t.Errorf("%d spans have begun, and %d have ended", begun, ended)
-	}
+	testkit.Equal(o.t, len(o.spans.Started()), len(o.spans.Ended()), "spans that have begun and ended")
 	all := map[string][]sdk.ReadOnlySpan{}
 	for _, s := range o.spans.Ended() {
 		all[s.Name()] = append(all[s.Name()], s)
@@ -167,9 +163,7 @@ func TestReconcile_HasASpanAndItsRequestsAreChildren(t *testing.T) {
 			"setpoint.controller": "copy", "setpoint.key": "default/a", "k8s.namespace.name": "default", "setpoint.attempt": int64(1),
 			"setpoint.outcome": "success", "setpoint.queue_wait": 0.0,
 		})
-		if attributes(root)["setpoint.reconcile_id"].AsString() == "" {
-			t.Error("the span has no setpoint.reconcile_id")
-		}
+		testkit.NotEqual(t, attributes(root)["setpoint.reconcile_id"].AsString(), "", "the span has no setpoint.reconcile_id")
 		create, get := all["create secrets"][0], all["get configmaps"][0]
 		for _, child := range []sdk.ReadOnlySpan{create, get} {
 			if child.Parent().SpanID() != root.SpanContext().SpanID() || child.SpanKind() != trace.SpanKindClient {
@@ -178,9 +172,8 @@ func TestReconcile_HasASpanAndItsRequestsAreChildren(t *testing.T) {
 		}
 		o.wantAttributes(create, map[string]any{"k8s.verb": "create", "k8s.resource": "secrets", "k8s.namespace.name": "default", "http.response.status_code": int64(201)})
 		o.wantAttributes(get, map[string]any{"k8s.object.name": "missing", "http.response.status_code": int64(404)})
-		if create.Status().Code != codes.Unset || get.Status().Code != codes.Error {
-			t.Errorf("the status of the create is %v, and of the get %v", create.Status(), get.Status())
-		}
+		testkit.Equal(t, create.Status().Code, codes.Unset)
+		testkit.Equal(t, get.Status().Code, codes.Error)
 	})
 }
 
@@ -302,20 +295,14 @@ func TestTraces_AreHandedAlong(t *testing.T) {
 		}
 		trace := o.api.Object(sim.Secrets, "default", "a").GetAnnotations()[annotation]
 		all := o.ended()
-		if waits == 0 {
-			t.Error("no Reconcile waited for a write")
-		}
+		testkit.NotEqual(t, waits, 0, "no Reconcile waited for a write")
 		writer := slices.IndexFunc(all["Reconcile one"], func(s sdk.ReadOnlySpan) bool { return trace[36:52] == s.SpanContext().SpanID().String() })
 		if writer < 0 {
 			t.Fatalf("no Reconcile of one has the span of %s", trace)
 		}
 		last := all["Reconcile two"][len(all["Reconcile two"])-1]
-		if n := len(all["Reconcile two"]); n != 2 {
-			t.Errorf("two had %d Reconciles, want one for each change of the Secret", n)
-		}
-		if writer != 0 {
-			t.Errorf("the Secret has the trace of Reconcile %d of one, want the first, which has created it", writer)
-		}
+		testkit.Equal(t, len(all["Reconcile two"]), 2, "two had Reconciles")
+		testkit.Equal(t, writer, 0, "the Secret has the trace of Reconcile of one")
 		if l := last.Links(); len(l) != 1 || l[0].SpanContext.SpanID() != all["Reconcile one"][writer].SpanContext().SpanID() || l[0].SpanContext.TraceID().String() != trace[3:35] {
 			t.Errorf("the span of two has the links %v, want one to %s", l, trace)
 		}
@@ -366,15 +353,11 @@ func TestReconciles_Twice(t *testing.T) {
 }
 
 func TestTraceParent(t *testing.T) {
-	if got := tracing.TraceParent(t.Context()); got != "" {
-		t.Errorf("without a span it is %q", got)
-	}
+	testkit.Equal(t, tracing.TraceParent(t.Context()), "", "without a span it")
 	for flags, sampler := range map[string]sdk.Sampler{"01": sdk.AlwaysSample(), "00": sdk.NeverSample()} {
 		ctx, span := sdk.NewTracerProvider(sdk.WithSampler(sampler)).Tracer("").Start(t.Context(), "a")
 		of := span.SpanContext()
-		if got, want := tracing.TraceParent(ctx), "00-"+of.TraceID().String()+"-"+of.SpanID().String()+"-"+flags; got != want {
-			t.Errorf("it is %q, want %q", got, want)
-		}
+		testkit.Equal(t, tracing.TraceParent(ctx), "00-"+of.TraceID().String()+"-"+of.SpanID().String()+"-"+flags)
 		span.End()
 	}
 }

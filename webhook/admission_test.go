@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -56,9 +57,7 @@ func TestValidate_CallsTheFunctionOfTheOperation(t *testing.T) {
 			t.Errorf("%s: %v", r.Operation, got)
 		}
 	}
-	if want := []string{"create 1", "update 2 3", "delete 4"}; !reflect.DeepEqual(called, want) {
-		t.Errorf("called %q", called)
-	}
+	testkit.DeepEqual(t, called, []string{"create 1", "update 2 3", "delete 4"})
 }
 
 func TestValidate_NilFunctionsAllow(t *testing.T) {
@@ -66,9 +65,7 @@ func TestValidate_NilFunctionsAllow(t *testing.T) {
 	webhook.AddValidator(w, webhook.Validator[*Thing]{Delete: func(context.Context, *Thing) error { return errors.New("no") }}, webhook.Registration{})
 	h := handlerOf(t, w)
 	for _, r := range []*admissionv1.AdmissionRequest{request(admissionv1.Create, thing, ""), request(admissionv1.Update, thing, thing)} {
-		if !ask(t, h, validatePath, r).Allowed {
-			t.Error(r.Operation)
-		}
+		testkit.Equal(t, ask(t, h, validatePath, r).Allowed, true, r.Operation)
 	}
 }
 
@@ -165,9 +162,7 @@ func TestFieldNamesAreCaseSensitive(t *testing.T) {
 	webhook.AddValidator(w, webhook.Validator[*Thing]{Create: func(_ context.Context, o *Thing) error {
 		return fmt.Errorf("size %d", o.Spec.Size)
 	}}, webhook.Registration{})
-	if got := ask(t, handlerOf(t, w), validatePath, request(admissionv1.Create, `{"spec":{"SIZE":7}}`, "")); got.Result.Message != "size 0" {
-		t.Error(got.Result.Message)
-	}
+	testkit.Equal(t, ask(t, handlerOf(t, w), validatePath, request(admissionv1.Create, `{"spec":{"SIZE":7}}`, "")).Result.Message, "size 0")
 }
 
 func registration(name string) webhook.Registration {
@@ -181,9 +176,7 @@ func TestHandlers_AnswerAsTheyLike(t *testing.T) {
 	shared := &admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(`[]`), Warnings: make([]string, 0, 8)}
 	w := newHooks()
 	w.Mutating(func(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
-		if RequestFromContext := webhook.RequestFromContext(ctx); RequestFromContext != r {
-			t.Error("RequestFromContext returns another request")
-		}
+		testkit.Equal(t, webhook.RequestFromContext(ctx), r, "RequestFromContext returns another request")
 		webhook.Warnf(ctx, "use %s", "tea")
 		return shared, nil
 	}, registration("patch.test.example.com"))
@@ -212,9 +205,7 @@ func TestHandlers_AnswerAsTheyLike(t *testing.T) {
 
 func TestOutsideOfACallThereIsNoRequest(t *testing.T) {
 	webhook.Warnf(t.Context(), "nothing happens")
-	if r := webhook.RequestFromContext(t.Context()); r != nil {
-		t.Error(r)
-	}
+	testkit.Equal(t, webhook.RequestFromContext(t.Context()), nil)
 }
 
 func TestMistakesAreNamed(t *testing.T) {
@@ -250,15 +241,11 @@ func TestMistakesAreNamed(t *testing.T) {
 	} {
 		w := newHooks()
 		c.add(w)
-		if err := w.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %s", err, c.want)
-		}
+		testkit.ErrorContains(t, w.Validate(), c.want)
 	}
 	w := webhook.New(webhook.Options{})
 	webhook.AddDefaulter(w, create, webhook.Registration{})
-	if err := w.Validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks") {
-		t.Error(err)
-	}
+	testkit.ErrorContains(t, w.Validate(), "webhook.Options.Scheme: it is nil; set the scheme that has the types of the webhooks")
 }
 
 func TestBodies_AreRefusedWithASentence(t *testing.T) {
@@ -342,9 +329,7 @@ func TestHooks_AnUnknownOperation(t *testing.T) {
 	for _, url := range []string{defaultPath, validatePath} {
 		for op, allowed := range map[admissionv1.Operation]bool{"": false, "PATCH": false, "create": false, admissionv1.Connect: true, admissionv1.Delete: true} {
 			got := ask(t, h, url, request(op, thing, ""))
-			if got.Allowed != allowed {
-				t.Errorf("%s, %q: allowed is %t", url, op, got.Allowed)
-			}
+			testkit.Equal(t, got.Allowed, allowed, url, op, "allowed")
 			want := fmt.Sprintf("the operation %q of the AdmissionReview is unknown; it must be CREATE, UPDATE, DELETE or CONNECT", op)
 			if !allowed && (got.Result == nil || got.Result.Message != want || got.Result.Code != http.StatusBadRequest) {
 				t.Errorf("%s, %q: the result is %+v", url, op, got.Result)

@@ -17,6 +17,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -84,9 +85,7 @@ func TestA6_SlowClientsAreCutOffForOthers(t *testing.T) {
 				t.Errorf("a slow client got %s", got)
 			}
 		}
-		if patient != 2 {
-			t.Errorf("%d slow clients had the whole time for a body, not 2", patient)
-		}
+		testkit.Equal(t, patient, 2, "slow clients that had the whole time for a body")
 		o.end(t)
 	})
 }
@@ -140,9 +139,7 @@ func TestA6_AWaitEndsBeforeTheTimeout(t *testing.T) {
 			t.Errorf("a large request: status %d after %s: %s", got.code, got.took, got.text)
 		}
 		for _, l := range long {
-			if got := <-l; got.code != http.StatusOK {
-				t.Errorf("%+v", got)
-			}
+			testkit.Equal(t, (<-l).code, http.StatusOK)
 		}
 		if got := o.post(t, validatePath+"?timeout=5s", largeThing(t, 512<<10)); got.code != http.StatusOK || got.took > 0 {
 			t.Errorf("after the long requests: status %d after %s: %s", got.code, got.took, got.text)

@@ -5,13 +5,13 @@ package webhook
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/server"
 )
 
@@ -19,21 +19,16 @@ func TestCertificates_TheirDefaultsFollowFromTheService(t *testing.T) {
 	service := types.NamespacedName{Namespace: "website-system", Name: "website-webhook"}
 	o := Options{Name: "website-operator", Scheme: scheme.Scheme, Service: service}
 	c := o.certificates()
-	if c.Secret.String() != "website-system/website-operator-webhook-ca" || c.FieldOwner != "website-operator-certificates" ||
-		!slices.Equal(c.DNSNames, []string{"website-webhook.website-system.svc"}) {
-		t.Errorf("the certificates of a Service are %+v", c)
-	}
+	testkit.Equal(t, c.Secret.String(), "website-system/website-operator-webhook-ca")
+	testkit.Equal(t, c.FieldOwner, "website-operator-certificates")
+	testkit.SlicesEqual(t, []string{"website-webhook.website-system.svc"}, c.DNSNames)
 	o = Options{Name: "website-operator", Scheme: scheme.Scheme, URL: "https://127.0.0.1:9443"}
 	if c := o.certificates(); c.Secret.Namespace != "default" || !slices.Equal(c.DNSNames, []string{"127.0.0.1"}) {
 		t.Errorf("the certificates of a URL are %+v", c)
 	}
-	if err := o.Validate(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, o.Validate(), nil)
 	o.Certificates.CALifetime = time.Second
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "webhook.Options.Certificates: ") {
-		t.Errorf("Validate returns %v", err)
-	}
+	testkit.ErrorContains(t, o.Validate(), "webhook.Options.Certificates: ", "Validate returns")
 }
 
 func TestCertificates_FilesReplaceThem(t *testing.T) {

@@ -82,12 +82,8 @@ func install(t *testing.T, c kubernetes.Interface, address string, ca []byte) {
 	all := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{
 		validating("validate.configmaps.core", admissionregistrationv1.Fail), validating("ignored.example.com", admissionregistrationv1.Ignore),
 	}}
-	if _, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), mutating, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), all, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(c.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), mutating, metav1.CreateOptions{})))
+	testkit.NoError(t, testkit.Err(c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), all, metav1.CreateOptions{})))
 }
 
 // validateMap rejects, warns, panics or hangs as the data asks for.
@@ -145,9 +141,7 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	hooks, address, ca := clusterHooks(t)
 	m := manager.New(cluster.Config(), manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
@@ -157,9 +151,7 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 	go func() { result <- m.Run(ctx) }()
 	defer func() {
 		stop()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-result, nil)
 	}()
 	testkit.NoError(t, m.WaitReady(t.Context()))
 	said := &warnings{}
@@ -195,21 +187,16 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 		t.Errorf("%#v", err)
 	}
 	made.Data["keep"] = "yes"
-	if made, err = maps.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
-		t.Error(err)
-	}
+	made, err = maps.Update(t.Context(), made, metav1.UpdateOptions{})
+	testkit.Equal(t, err, nil)
 	for ask, want := range map[string]string{
 		"forbid": `admission webhook "validate.configmaps.core" denied the request: maps are closed`,
 		"panic":  `failed calling webhook "validate.configmaps.core": failed to call webhook: an error on the server ("webhook validate.configmaps.core: the function has panicked; the log of the operator has its stack") has prevented the request from succeeding`,
 		"hang":   `an error on the server ("webhook validate.configmaps.core: context deadline exceeded") has prevented the request from succeeding`,
 	} {
-		if _, err := maps.Create(t.Context(), mapWith("b", ask), dry); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", ask, err)
-		}
+		testkit.ErrorContains(t, testkit.Err(maps.Create(t.Context(), mapWith("b", ask), dry)), want, ask)
 	}
-	if err := maps.Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err == nil || err.Error() != `admission webhook "validate.configmaps.core" denied the request: it is kept` {
-		t.Error(err)
-	}
+	testkit.Equal(t, fmt.Sprint(maps.Delete(t.Context(), made.Name, metav1.DeleteOptions{})), `admission webhook "validate.configmaps.core" denied the request: it is kept`)
 }
 
 // secretWrites counts the requests that write a Secret.
@@ -235,9 +222,7 @@ func TestRealServer_ThirtyReinstallsKeepAValidCertificate(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	var writes atomic.Int64
 	cfg := rest.CopyConfig(cluster.Config())

@@ -5,6 +5,7 @@ package webhook_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -25,9 +26,7 @@ const alpha = `{"apiVersion":"shops.example.com/v1alpha1","kind":"Shop","metadat
 func decoded(t *testing.T, text []byte) map[string]any {
 	t.Helper()
 	var all map[string]any
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	testkit.NoError(t, json.Unmarshal(text, &all), text)
 	return all
 }
 
@@ -48,9 +47,7 @@ func TestA5_ConversionKeepsMetadata(t *testing.T) {
 		t.Errorf("the function has removed the annotation, which came back: %v", meta["annotations"])
 	}
 	delete(want, "annotations")
-	if !reflect.DeepEqual(meta, want) {
-		t.Errorf("the metadata became\n%v, not\n%v", meta, want)
-	}
+	testkit.DeepEqual(t, meta, want, "the metadata became")
 	spec := map[string]any{"host": "shop.test", "port": 80.0, "aisles": []any{"bread", "milk"}}
 	if !reflect.DeepEqual(got["spec"], spec) || got["apiVersion"] != "shops.example.com/v1" || got["kind"] != "Shop" {
 		t.Errorf("got %v", got)
@@ -71,9 +68,7 @@ func TestA5_AFunctionCannotChangeMetadata(t *testing.T) {
 		w := hooks()
 		webhook.AddConversion(w, func(from *ShopAlpha, to *Shop) error { change(to); from.Name = "changed"; return nil }, toAlpha)
 		got := converted(t, w, alpha, "v1")["metadata"]
-		if want := decoded(t, []byte(alpha))["metadata"]; !reflect.DeepEqual(got, want) {
-			t.Errorf("a function that %s: the metadata became\n%v, not\n%v", name, got, want)
-		}
+		testkit.DeepEqual(t, got, decoded(t, []byte(alpha))["metadata"], fmt.Sprintf("a function that %s", name), "the metadata became")
 	}
 }
 
@@ -89,9 +84,8 @@ func TestConvert_TheSameVersionIsUnchanged(t *testing.T) {
 	for _, text := range []string{alpha, `{"apiVersion":"other.example.com/v1alpha1","kind":"Unknown","metadata":{"name":"a"},"x":1}`} {
 		version := decoded(t, []byte(text))["apiVersion"].(string)
 		got, err := converting().ConvertObject(t.Context(), []byte(text), version)
-		if err != nil || string(got) != text {
-			t.Errorf("got %s, %v", got, err)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, string(got), text)
 	}
 }
 
@@ -144,11 +138,7 @@ func TestConvert_MistakesAreNamed(t *testing.T) {
 		w := hooks()
 		webhook.AddConversion(w, fromAlpha, toAlpha)
 		add(w)
-		if err := w.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, not %s", err, want)
-		}
+		testkit.ErrorContains(t, w.Validate(), want)
 	}
-	if err := converting().Validate(); err != nil {
-		t.Errorf("the conversions of a kind: %v", err)
-	}
+	testkit.Equal(t, converting().Validate(), nil, "the conversions of a kind")
 }

@@ -151,9 +151,7 @@ func (o *operator) start(t *testing.T) {
 func (o *operator) end(t *testing.T) string {
 	t.Helper()
 	o.stop()
-	if err := <-o.ended; err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, <-o.ended, nil)
 	return o.log.String()
 }
 
@@ -173,9 +171,7 @@ func (o *operator) post(t *testing.T, path string, body []byte) answer {
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, err, nil)
 	return answer{r.StatusCode, string(text), time.Since(began), r.Proto}
 }
 
@@ -202,9 +198,8 @@ func TestA3_AFunctionThatIgnoresItsContextStillGetsAnAnswer(t *testing.T) {
 			o := newOperator(t, newAPI())
 			free, returned := make(chan struct{}), make(chan struct{})
 			o.validating(func(ctx context.Context, _ *Thing) error {
-				if end, _ := ctx.Deadline(); time.Until(end) != want.context {
-					t.Errorf("%s: the context ends after %s", timeout, time.Until(end))
-				}
+				end, _ := ctx.Deadline()
+				testkit.Equal(t, time.Until(end), want.context, timeout, "the context ends after")
 				<-free
 				close(returned)
 				return nil
@@ -227,9 +222,7 @@ func TestA3_AFunctionThatIgnoresItsContextStillGetsAnAnswer(t *testing.T) {
 			close(free)
 			<-returned
 			log := o.end(t)
-			if strings.Count(log, "the function has not returned") != 1 {
-				t.Error(log)
-			}
+			testkit.Equal(t, strings.Count(log, "the function has not returned"), 1, log)
 		})
 	}
 }
@@ -256,17 +249,14 @@ func TestA3_APanicIsStatus500WithItsStackInTheLog(t *testing.T) {
 		o.validating(func(context.Context, *Thing) error { panic("no price") })
 		o.start(t)
 		got := o.post(t, validatePath, reviewOf(t, request(admissionv1.Create, thing, "")))
-		if got.code != 500 || got.text != "webhook validate.things.test.example.com: the function has panicked; the log of the operator has its stack" {
-			t.Error(got)
-		}
+		testkit.Equal(t, got.code, 500)
+		testkit.Equal(t, got.text, "webhook validate.things.test.example.com: the function has panicked; the log of the operator has its stack")
 		log := o.end(t)
 		for _, want := range []string{
 			"a webhook has panicked", `panic="no price"`, "manager_test.go", "webhook=validate.things.test.example.com",
 			"uid=7c5a", "kind=Thing", "namespace=default", "name=a", "operation=CREATE",
 		} {
-			if !strings.Contains(log, want) {
-				t.Errorf("%s is missing in\n%s", want, log)
-			}
+			testkit.Contains(t, log, want, fmt.Sprintf("%s is missing in", want))
 		}
 	})
 }
@@ -280,9 +270,8 @@ func TestA3_AFunctionThatEndsItsGoroutineGetsAnAnswer(t *testing.T) {
 		})
 		o.start(t)
 		got := o.post(t, validatePath, reviewOf(t, request(admissionv1.Create, thing, "")))
-		if got.code != 500 || !strings.Contains(got.text, "the function ended its goroutine") {
-			t.Error(got)
-		}
+		testkit.Equal(t, got.code, 500)
+		testkit.Contains(t, got.text, "the function ended its goroutine")
 		o.end(t)
 	})
 }
@@ -377,9 +366,7 @@ func TestA4_RequestsInFlightAtAStopGetTheirAnswer(t *testing.T) {
 		<-came
 		o.stop()
 		time.Sleep(5 * time.Second)
-		if late := o.post(t, validatePath, nil); late.code != 0 {
-			t.Errorf("a new connection after the stop: %v", late)
-		}
+		testkit.Equal(t, o.post(t, validatePath, nil).code, 0, "a new connection after the stop")
 		close(free)
 		if a := <-got; a.code != 200 || !strings.Contains(a.text, `"allowed":true`) {
 			t.Errorf("the request in flight: %v", a)
@@ -447,9 +434,7 @@ func TestAWebhookThatIsAddedTooLateStopsTheManager(t *testing.T) {
 		testkit.NoError(t, o.WaitReady(t.Context()))
 		o.validating(func(context.Context, *Thing) error { return nil })
 		err := <-o.ended
-		if err == nil || !strings.Contains(err.Error(), "webhook.AddValidator: the manager runs already, and the API server may not know the webhook; add webhooks before Run") {
-			t.Error(err)
-		}
+		testkit.ErrorContains(t, err, "webhook.AddValidator: the manager runs already, and the API server may not know the webhook; add webhooks before Run")
 	})
 }
 
@@ -465,9 +450,7 @@ func TestAPortInUseIsNamed(t *testing.T) {
 	m := manager.New(&rest.Config{Host: sim.Host, Transport: newAPI()}, manager.Options{Name: "test", Logger: slog.New(slog.DiscardHandler)})
 	hooks.AddTo(m)
 	want := fmt.Sprintf("the webhook server: the address %s is taken: stop what listens there, or choose another one", l.Addr())
-	if err := m.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-		t.Error(err)
-	}
+	testkit.ErrorContains(t, m.Run(t.Context()), want)
 }
 
 func TestHooks_SeeEachRequestOnce(t *testing.T) {
@@ -494,9 +477,7 @@ func TestHooks_SeeEachRequestOnce(t *testing.T) {
 	post(h, validatePath, nil)
 	post(h, "/unknown", nil)
 	r := hook.WebhookRequest{Path: validatePath, Webhook: "validate.things.test.example.com"}
-	if fmt.Sprint(received) != fmt.Sprint([]hook.WebhookRequest{r, r, r, r}) {
-		t.Error(received)
-	}
+	testkit.Equal(t, fmt.Sprint(received), fmt.Sprint([]hook.WebhookRequest{r, r, r, r}))
 	if want := []hook.WebhookAnswer{
 		{WebhookRequest: r, Code: 200, Allowed: true}, {WebhookRequest: r, Code: 200, Reason: "Forbidden"},
 		{WebhookRequest: r, Code: 500, Panicked: true}, {WebhookRequest: r, Code: 400},

@@ -174,9 +174,7 @@ func TestManifests_WithAURL(t *testing.T) {
 	webhook.AddDefaulter(w, func(context.Context, *Shop) error { return nil }, webhook.Registration{})
 	text := yamlOf(t, w)
 	for _, want := range []string{"url: https://localhost:9443/convert\n", "url: https://localhost:9443/default.shops.shops.example.com\n", "namespaceSelector: {}\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing in\n%s", want, text)
-		}
+		testkit.Contains(t, text, want, fmt.Sprintf("%q is missing in", want))
 	}
 }
 
@@ -198,9 +196,7 @@ func TestManifests_NameTheResourcesOfPlurals(t *testing.T) {
 		}
 	}
 	o.Plurals[kind] = "Stores"
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), `Plurals: "Stores" is not the name of a resource for the kind Shop.shops.example.com`) {
-		t.Errorf("Validate returns %v", err)
-	}
+	testkit.ErrorContains(t, o.Validate(), `Plurals: "Stores" is not the name of a resource for the kind Shop.shops.example.com`, "Validate returns")
 }
 
 // TestManifests_WildcardsExcludeWhatMustNotStop: a rule with "*" has match conditions.
@@ -235,9 +231,7 @@ func TestManifests_WildcardsExcludeWhatMustNotStop(t *testing.T) {
 				got = append(got, resource)
 			}
 		}
-		if strings.Join(got, " ") != test.want {
-			t.Errorf("%s of group %q: excludes %v, not %v", test.resource, test.group, got, test.want)
-		}
+		testkit.Equal(t, strings.Join(got, " "), test.want, fmt.Sprintf("%s of group %q", test.resource, test.group), fmt.Sprintf("excludes %v", got))
 	}
 }
 
@@ -277,17 +271,13 @@ func TestValidate_NamesEachMistake(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %v, not %s", err, want)
 		}
-		if _, got := w.Manifests(); fmt.Sprint(got) != fmt.Sprint(err) {
-			t.Errorf("Manifests returns %v, not %v", got, err)
-		}
+		testkit.Equal(t, fmt.Sprint(testkit.Err(w.Manifests())), fmt.Sprint(err), "Manifests returns")
 	}
 	w := hooks()
 	w.Validating(allow, set(func(r *webhook.Registration) {
 		r.Rules, r.FailurePolicy = rule("", "nodes"), admissionregistrationv1.Ignore
 	}))
-	if err := w.Validate(); err != nil {
-		t.Errorf("nodes with the policy Ignore: %v", err)
-	}
+	testkit.Equal(t, w.Validate(), nil, "nodes with the policy Ignore")
 }
 
 func TestValidate_NamesWrongOptions(t *testing.T) {
@@ -304,13 +294,9 @@ func TestValidate_NamesWrongOptions(t *testing.T) {
 		`webhook.Options.URL: "http://x" is not like https://`:    set(func(o *webhook.Options) { o.URL = "http://x" }),
 		"webhook.Options.ServicePort: 65536 is not a port; use 1": set(func(o *webhook.Options) { o.ServicePort = 65536 }),
 	} {
-		if err := webhook.New(o).Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, not %s", err, want)
-		}
+		testkit.ErrorContains(t, webhook.New(o).Validate(), want)
 	}
-	if err := webhook.New(right).Validate(); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, webhook.New(right).Validate(), nil)
 }
 
 func TestPolicy_MistakesAreNamed(t *testing.T) {
@@ -325,10 +311,6 @@ webhook.Policy: the object is nil
 webhook.Policy: ValidatingAdmissionPolicyBinding b has no spec.policyName; set the name of its policy
 webhook.Policy: ValidatingAdmissionPolicyBinding b has no spec.validationActions; set Deny
 webhook.Policy: MutatingAdmissionPolicy a has no binding, so the API server would never evaluate it; add a MutatingAdmissionPolicyBinding with spec.policyName "a"`
-	if err := w.Validate(); err == nil || err.Error() != want {
-		t.Errorf("got\n%v", err)
-	}
-	if named.Kind != "" {
-		t.Error("Policy has changed its argument")
-	}
+	testkit.Equal(t, fmt.Sprint(w.Validate()), want)
+	testkit.Equal(t, named.Kind, "", "Policy has changed its argument")
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -174,15 +173,11 @@ func defaulted(t *testing.T, raw []byte, set func(*Thing)) (patched []byte, want
 	if response.Patch == nil {
 		return raw, want
 	}
-	if *response.PatchType != admissionv1.PatchTypeJSONPatch {
-		t.Error(*response.PatchType)
-	}
+	testkit.Equal(t, *response.PatchType, admissionv1.PatchTypeJSONPatch)
 	patch, err := jsonpatch.DecodePatch(response.Patch)
 	testkit.NoError(t, err)
 	patched, err = patch.Apply(raw)
-	if err != nil {
-		t.Fatalf("%v\nobject %s\npatch %s", err, raw, response.Patch)
-	}
+	testkit.NoError(t, err, fmt.Sprintf("object %s patch %s", raw, response.Patch))
 	return patched, want
 }
 
@@ -273,9 +268,7 @@ func TestDefault_ListsKeepTheFieldsOfEachElement(t *testing.T) {
 			testkit.NoError(t, json.Unmarshal(patched, &got))
 			testkit.NoError(t, json.Unmarshal([]byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{},"spec":{"size":1,"leaves":`+c.want+`}}`), &want))
 			got.(map[string]any)["metadata"] = map[string]any{}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("it is %s", patched)
-			}
+			testkit.DeepEqual(t, got, want, fmt.Sprintf("it is %s", patched))
 		})
 	}
 }
@@ -284,16 +277,13 @@ func TestDefault_ListsKeepTheFieldsOfEachElement(t *testing.T) {
 func TestDefault_AddsOnlyWhatTheFunctionHasSet(t *testing.T) {
 	raw := []byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{"name":"a"}}`)
 	patched, _ := defaulted(t, raw, func(o *Thing) { o.Spec.Name = "n" })
-	if !strings.Contains(string(patched), `"spec":{"name":"n"}`) {
-		t.Errorf("it is %s", patched)
-	}
+	testkit.Contains(t, string(patched), `"spec":{"name":"n"}`)
 }
 
 func TestDefault_NoChangeIsNoPatch(t *testing.T) {
 	raw := []byte(`{"apiVersion":"test.example.com/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"unknown":1e400,"size":1}}`)
-	if patched, _ := defaulted(t, raw, func(*Thing) {}); string(patched) != string(raw) {
-		t.Errorf("it is %s", patched)
-	}
+	patched, _ := defaulted(t, raw, func(*Thing) {})
+	testkit.Equal(t, string(patched), string(raw))
 }
 
 func TestDefault_NumbersKeepTheirDigits(t *testing.T) {
@@ -301,7 +291,5 @@ func TestDefault_NumbersKeepTheirDigits(t *testing.T) {
 		"size": 1, "leaves": []any{map[string]any{"left": "a", "x": 1 << 62}, map[string]any{"left": "b", "x": json.RawMessage("0.10")}},
 	})))
 	patched, _ := defaulted(t, raw, func(o *Thing) { slices.Reverse(o.Spec.Leaves) })
-	if !strings.Contains(string(patched), `[{"left":"b","x":0.10},{"left":"a","x":4611686018427387904}]`) {
-		t.Errorf("it is %s", patched)
-	}
+	testkit.Contains(t, string(patched), `[{"left":"b","x":0.10},{"left":"a","x":4611686018427387904}]`)
 }

@@ -6,6 +6,7 @@ package webhook_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -62,9 +63,7 @@ func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func())
 	synctest.Wait()
 	return hooks, func() {
 		cancel()
-		if err := <-done; err != nil {
-			w.t.Error(err)
-		}
+		testkit.Equal(w.t, <-done, nil)
 		<-recorded
 	}
 }
@@ -72,9 +71,7 @@ func (w *world) register(names ...string) (hooks *webhook.Webhooks, stop func())
 func (w *world) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
 	w.t.Helper()
 	got, err := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](w.c).GetLive(w.t.Context(), types.NamespacedName{Name: "shop-operator"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	return got
 }
 
@@ -82,13 +79,9 @@ func (w *world) mutating() *admissionregistrationv1.MutatingWebhookConfiguration
 func (w *world) patch(manager, patch string) {
 	w.t.Helper()
 	c, err := client.New(w.cfg, client.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	h := client.For[*admissionregistrationv1.MutatingWebhookConfiguration](c)
-	if _, err := h.Patch(w.t.Context(), types.NamespacedName{Name: "shop-operator"}, types.JSONPatchType, []byte(patch), client.FieldOwner(manager)); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, testkit.Err(h.Patch(w.t.Context(), types.NamespacedName{Name: "shop-operator"}, types.JSONPatchType, []byte(patch), client.FieldOwner(manager))))
 }
 
 func (w *world) seconds() (all []int32) {
@@ -137,17 +130,13 @@ func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 			t.Errorf("it is not restored: %v, %v", err, w.seconds())
 		}
 		const line = `the field manager \"some-tool\" has changed .webhooks[name=\"one.shops.example.com\"].timeoutSeconds`
-		if strings.Count(w.log.String(), line) != 1 {
-			t.Errorf("the log is\n%s", w.log.String())
-		}
+		testkit.Equal(t, strings.Count(w.log.String(), line), 1)
 		notes := ""
 		for e, err := range client.For[*eventsv1.Event](w.c).ListLive(t.Context(), client.ListOptions{}) {
 			testkit.NoError(t, err)
 			notes += e.Note + "\n"
 		}
-		if want := `the field manager "some-tool" has changed .webhooks[name="one.shops.example.com"].timeoutSeconds; the operator restores it` + "\n"; notes != want {
-			t.Errorf("the events are %q", notes)
-		}
+		testkit.Equal(t, notes, `the field manager "some-tool" has changed .webhooks[name="one.shops.example.com"].timeoutSeconds; the operator restores it`+"\n", "the events")
 	})
 }
 
@@ -208,9 +197,7 @@ func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
 		if n := patches.Load(); n < 10 || n > 20 {
 			t.Errorf("%d requests in 10 minutes", n)
 		}
-		if n := strings.Count(w.log.String(), "a webhook registration is not in place"); n != 1 {
-			t.Errorf("%d log lines:\n%s", n, w.log.String())
-		}
+		testkit.Equal(t, strings.Count(w.log.String(), "a webhook registration is not in place"), 1, "log lines")
 	})
 }
 
@@ -226,9 +213,7 @@ func TestRegister_DuringARollout(t *testing.T) {
 		}
 		stopFirst()
 		_, stopFirst = w.register(one) // a pod of the old version that starts late
-		if len(w.seconds()) != 1 {
-			t.Errorf("after a late start of the first version: %v", w.seconds())
-		}
+		testkit.Len(t, w.seconds(), 1, "after a late start of the first version")
 		stopFirst()
 		time.Sleep(6 * time.Minute)
 		if len(w.seconds()) != 2 || strings.Contains(w.log.String(), "level=WARN") {
@@ -252,9 +237,7 @@ func TestRegister_RemovesWebhooksOfAnOlderVersion(t *testing.T) {
 		}
 		_, stop = w.register()
 		stop()
-		if got := w.mutating().Webhooks; len(got) != 0 {
-			t.Errorf("got %+v", got)
-		}
+		testkit.Len(t, w.mutating().Webhooks, 0)
 	})
 }
 
@@ -264,20 +247,14 @@ func TestRegister_AMissingCRDIsNamed(t *testing.T) {
 		t := w.t
 		hooks := webhook.New(webhook.Options{Name: "shop-operator", Scheme: shops(), Service: types.NamespacedName{Namespace: "a", Name: "b"}, Register: true, Server: noCertificates})
 		webhook.AddConversion(hooks, fromAlpha, toAlpha)
-		if err := hooks.Check(t.Context()); err == nil || err.Error() != "CustomResourceDefinition shops.shops.example.com is not applied yet" {
-			t.Errorf("before Run: %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(hooks.Check(t.Context())), "CustomResourceDefinition shops.shops.example.com is not applied yet", "before Run")
 		ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.DiscardHandler)))
 		done := make(chan error)
 		go func() { done <- hooks.Run(ctx, w.c, events.New(w.c, events.Options{Name: "shop-operator"})) }()
 		synctest.Wait()
 		const want = "CustomResourceDefinition shops.shops.example.com is not in place: the CustomResourceDefinition shops.shops.example.com is not installed; install it with the operator"
-		if err := hooks.Check(t.Context()); err == nil || err.Error() != want {
-			t.Errorf("got %v", err)
-		}
+		testkit.Equal(t, fmt.Sprint(hooks.Check(t.Context())), want)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-done, nil)
 	})
 }

@@ -106,9 +106,7 @@ func TestNeeds_AreTheDocumentedRights(t *testing.T) {
 			}
 			got = append(got, r)
 		}
-		if got, want := fmt.Sprint(rbac.Merge(got)), fmt.Sprint(rbac.Merge(want)); got != want {
-			t.Errorf("register %v: got\n%s\nwant\n%s", register, got, want)
-		}
+		testkit.Equal(t, fmt.Sprint(rbac.Merge(got)), fmt.Sprint(rbac.Merge(want)), fmt.Sprintf("register %v", register))
 	}
 }
 
@@ -154,9 +152,7 @@ func (c *realCluster) user(rights []right) *rest.Config {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: name}}
 	must := func(err error) {
 		c.t.Helper()
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.NoError(c.t, err)
 	}
 	inCluster := []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
 	for i, r := range rights {
@@ -247,13 +243,9 @@ func websitePolicies(expression string) []client.Object {
 // run runs webhooks with a user's configuration until stop is called.
 func (c *realCluster) run(hooks *webhook.Webhooks, cfg *rest.Config) (log *testkit.Buffer, stop func()) {
 	c.t.Helper()
-	if err := hooks.Validate(); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, hooks.Validate())
 	cl, err := client.New(cfg, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, err)
 	log = &testkit.Buffer{}
 	ctx, cancel := context.WithCancel(logr.NewContextWithSlogLogger(c.t.Context(), slog.New(slog.NewTextHandler(log, nil))))
 	rec := events.New(cl, events.Options{Name: "website-operator"})
@@ -262,9 +254,7 @@ func (c *realCluster) run(hooks *webhook.Webhooks, cfg *rest.Config) (log *testk
 	go func() { done <- hooks.Run(ctx, cl, rec) }()
 	return log, func() {
 		cancel()
-		if err := <-done; err != nil {
-			c.t.Error(err)
-		}
+		testkit.Equal(c.t, <-done, nil)
 		<-recorded
 		cl.Close()
 	}
@@ -283,9 +273,7 @@ func (c *realCluster) reset() {
 	c.delete(corev1.SchemeGroupVersion.WithKind("Secret"), types.NamespacedName{Namespace: "website-system", Name: "website-webhook-ca"})
 	crd := client.ForKind[*unstructured.Unstructured](c.admin, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	none := []byte(`[{"op":"replace","path":"/spec/conversion","value":{"strategy":"None"}}]`)
-	if _, err := crd.Patch(c.t.Context(), types.NamespacedName{Name: "websites.web.example.com"}, types.JSONPatchType, none); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, testkit.Err(crd.Patch(c.t.Context(), types.NamespacedName{Name: "websites.web.example.com"}, types.JSONPatchType, none)))
 }
 
 func (c *realCluster) delete(kind schema.GroupVersionKind, key types.NamespacedName) {
@@ -309,9 +297,7 @@ func TestRealServer_Registers(t *testing.T) {
 	ctx, admin := realServerWith(t, websiteCRD)
 	c := &realCluster{t: t, admin: admin}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "website-system"}}
-	if _, err := client.For[*corev1.Namespace](admin).Create(ctx, system); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(client.For[*corev1.Namespace](admin).Create(ctx, system)))
 	for name, test := range map[string]func(c *realCluster){
 		"with exactly the documented rights": testDocumentedRights,
 		"the rights of package certs":        testRightsOfCerts,
@@ -355,14 +341,10 @@ func testRightsOfCerts(c *realCluster) {
 	hooks := websites(false, "default.websites")
 	webhook.AddConversion(hooks, fromAlpha, toAlpha)
 	objects, err := hooks.Manifests()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, err)
 	for _, obj := range objects {
 		h := client.ForKind[*unstructured.Unstructured](c.admin, obj.GroupVersionKind())
-		if _, err := h.Apply(c.t.Context(), client.UnstructuredConfiguration(obj)); err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.NoError(c.t, testkit.Err(h.Apply(c.t.Context(), client.UnstructuredConfiguration(obj))))
 	}
 	log, stop := c.run(hooks, c.user(documentedRights(c.t, false)))
 	defer stop()
@@ -420,9 +402,7 @@ func testPolicies(c *realCluster) {
 	}
 	h := client.For[*admissionregistrationv1.ValidatingAdmissionPolicy](c.admin)
 	change := []byte(`[{"op":"replace","path":"/spec/validations/0/message","value":"by some tool"}]`)
-	if _, err := h.Patch(c.t.Context(), types.NamespacedName{Name: "website-policy"}, types.JSONPatchType, change, client.FieldOwner("some-tool")); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.NoError(c.t, testkit.Err(h.Patch(c.t.Context(), types.NamespacedName{Name: "website-policy"}, types.JSONPatchType, change, client.FieldOwner("some-tool"))))
 	c.eventually(func() error {
 		got, err := h.GetLive(c.t.Context(), types.NamespacedName{Name: "website-policy"})
 		if err == nil && got.Spec.Validations[0].Message != "by the policy" {
@@ -430,9 +410,7 @@ func testPolicies(c *realCluster) {
 		}
 		return err
 	})
-	if !strings.Contains(log.String(), `the field manager \"some-tool\" has changed .spec.validations`) {
-		c.t.Errorf("the log is\n%s", log)
-	}
+	testkit.Contains(c.t, log.String(), `the field manager \"some-tool\" has changed .spec.validations`)
 	stop()
 	c.reset()
 	hooks = websites(true)

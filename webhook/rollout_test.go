@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,9 +97,7 @@ func installConversion(ctx context.Context, t *testing.T, c *client.Client, url 
 	bundle := base64.StdEncoding.EncodeToString(ca)
 	testkit.NoError(t, unstructured.SetNestedField(objects[0].Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle"))
 	h := client.ForKind[*unstructured.Unstructured](c, objects[0].GroupVersionKind())
-	if _, err := h.Apply(ctx, client.UnstructuredConfiguration(objects[0])); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(h.Apply(ctx, client.UnstructuredConfiguration(objects[0]))))
 }
 
 func shopsOf(c *client.Client, version string) *client.Handle[*unstructured.Unstructured] {
@@ -140,9 +137,7 @@ func TestA5_OnTheRealServer(t *testing.T) {
 		u.SetName(fmt.Sprintf("shop-%02d", i))
 		u.SetLabels(map[string]string{"size": "l"})
 		u.SetFinalizers([]string{"shops.example.com/keep"})
-		if _, err := shopsOf(c, "v1alpha1").Create(ctx, u); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(shopsOf(c, "v1alpha1").Create(ctx, u)))
 	}
 	for _, version := range []string{"v1", "v1beta1"} {
 		eventually(ctx, t, func() error {
@@ -164,21 +159,15 @@ func TestA5_OnTheRealServer(t *testing.T) {
 			}
 			i++
 		}
-		if i != 30 {
-			t.Errorf("%s: %d shops", version, i)
-		}
+		testkit.Equal(t, i, 30, version, "shops")
 	}
 	bad := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": "nowhere"}}}
 	bad.SetNamespace("default")
 	bad.SetName("bad")
-	if _, err := shopsOf(c, "v1alpha1").Create(ctx, bad); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(shopsOf(c, "v1alpha1").Create(ctx, bad)))
 	_, err := shopsOf(c, "v1").GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "bad"})
 	const want = `conversion webhook for shops.example.com/v1alpha1, Kind=Shop failed: webhook: convert Shop "default/bad" from shops.example.com/v1alpha1 to shops.example.com/v1: spec.address "nowhere" has no port`
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("the error of a failed conversion is %v", err)
-	}
+	testkit.ErrorContains(t, err, want, "the error of a failed conversion")
 }
 
 // TestRollout_ConvergesThoughConversionNeedsTheNewPods: the API server reaches the conversion only
@@ -189,9 +178,7 @@ func TestRollout_ConvergesThoughConversionNeedsTheNewPods(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"address": "shop.test:80"}}}
 	u.SetNamespace("default")
 	u.SetName("shop")
-	if _, err := shopsOf(c, "v1alpha1").Create(ctx, u); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(shopsOf(c, "v1alpha1").Create(ctx, u)))
 	var ready func() bool // the pod's readiness, which the Service looks at
 	var refused atomic.Int64
 	conversion := converting().Handler(hook.New(func(hook.Event) {}))
@@ -233,17 +220,11 @@ func TestRollout_ConvergesThoughConversionNeedsTheNewPods(t *testing.T) {
 	go func() { done <- m.Run(running) }()
 	select {
 	case got := <-reconciled:
-		if got != "shop{shop.test 80 []}" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, got, "shop{shop.test 80 []}")
 	case <-ctx.Done():
 		t.Error("the rollout does not converge: the pod is not ready, so its conversion has no endpoint")
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	if refused.Load() == 0 {
-		t.Error("the conversion was never refused, so the test shows nothing")
-	}
+	testkit.Equal(t, <-done, nil)
+	testkit.NotEqual(t, refused.Load(), 0, "the conversion was never refused, so the test shows nothing")
 }

@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // tree is a recursive type.
@@ -67,9 +69,7 @@ func TestA6_SizesCoverWhatADecoderKeeps(t *testing.T) {
 		// The first decoding of a type also keeps tables of its fields.
 		_ = kjson.UnmarshalCaseSensitivePreserveInts([]byte(test.text), reflect.New(reflect.TypeOf(test.into).Elem()).Interface())
 		before := inUse()
-		if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(test.text), test.into); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Equal(t, kjson.UnmarshalCaseSensitivePreserveInts([]byte(test.text), test.into), nil, name)
 		kept := inUse() - before
 		runtime.KeepAlive(test.into)
 		t.Logf("%s: %d bytes of JSON, %d kept, estimated %d", name, len(test.text), kept, size)

@@ -57,9 +57,7 @@ func installDown(t *testing.T, cfg *rest.Config, r webhook.Registration) (remove
 	done, err := envtest.InstallWebhooks(t.Context(), cfg, envtest.Webhooks{Objects: installed, Address: "127.0.0.1:1", CABundle: ca})
 	testkit.NoError(t, err)
 	return func() {
-		if err := done(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, done(t.Context()), nil)
 	}
 }
 
@@ -90,9 +88,7 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	cluster, err := envtest.Start(ctx, envtest.Options{})
 	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	direct := kubernetes.NewForConfigOrDie(cluster.Config())
 	o := metav1.CreateOptions{}
@@ -129,9 +125,7 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	}
 	works := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Equal(t, err, nil, what)
 	}
 	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: named, Spec: certificatesv1.CertificateSigningRequestSpec{
 		Request: requestOfNode(t), SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,

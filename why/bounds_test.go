@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -133,9 +134,7 @@ func TestTrace_Remove(t *testing.T) {
 		began := time.Now()
 		go func() { done <- w.mgr.Trace(ctx, web, func(r controller.Traced) {}) }()
 		synctest.Wait()
-		if err := w.mgr.Remove(t.Context(), w.controller); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, w.mgr.Remove(t.Context(), w.controller), nil)
 		err := <-done
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it ends after %s: %v", took, err)
@@ -164,8 +163,6 @@ func TestHistory_ChainClusterScoped(t *testing.T) {
 		w.put(site())
 		synctest.Wait()
 		text := why.For(t.Context(), why.Object{Kind: "Namespace", Name: "team"}, w.mgr).String()
-		if !strings.Contains(text, "caused by a write of the Reconcile of site default/web") {
-			t.Errorf("no cause in\n%s", text)
-		}
+		testkit.Contains(t, text, "caused by a write of the Reconcile of site default/web", "no cause in")
 	})
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -57,8 +58,6 @@ func TestOfError(t *testing.T) {
 			Details: &metav1.StatusDetails{Name: "web", Causes: []metav1.StatusCause{{Type: "NamespaceTerminating"}}},
 		}}, why.NamespaceTerminating},
 	} {
-		if got := why.OfError(c.err); got != c.want {
-			t.Errorf("%s: %q, want %q (%v)", name, got, c.want, c.err)
-		}
+		testkit.Equal(t, why.OfError(c.err), c.want, name)
 	}
 }

@@ -5,6 +5,7 @@ package why_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -54,9 +56,7 @@ func TestHistory_Chain(t *testing.T) {
 		text := why.For(t.Context(), child, w.mgr).String()
 		first, _, _ := strings.Cut(text[strings.Index(text, "second"):], "\n")
 		for _, part := range []string{"because of create of default/child at version ", "read caches 2 times and did not find ConfigMap default/absent, sent 1 request, wrote patch configmaps default/third"} {
-			if !strings.Contains(first, part) {
-				t.Errorf("the first line lacks %q: %s", part, first)
-			}
+			testkit.Contains(t, first, part, fmt.Sprintf("the first line lacks %q", part))
 		}
 		third := why.For(t.Context(), why.Object{Kind: "configmap", Namespace: "default", Name: "third"}, w.mgr).String()
 		var chain []string

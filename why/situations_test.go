@@ -32,6 +32,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -97,9 +98,7 @@ func (w *world) start() {
 	}
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
-			w.t.Error(err)
-		}
+		testkit.Equal(w.t, <-done, nil)
 	})
 	synctest.Wait()
 }
@@ -341,9 +340,7 @@ func situations() []situation {
 			}
 		}, func(w *world) {
 			for range 500 {
-				if err := w.apply(w.t.Context(), "other", "theirs"); err != nil {
-					w.t.Fatal(err)
-				}
+				testkit.NoError(w.t, w.apply(w.t.Context(), "other", "theirs"))
 				time.Sleep(100 * time.Millisecond)
 			}
 		}), why.Fight, "this controller and the field manager other overwrite .data.value of configmaps default/web in turn, "},
@@ -355,9 +352,7 @@ func situations() []situation {
 			}
 		}, func(w *world) {
 			for range 500 {
-				if err := w.apply(w.t.Context(), "other", "theirs"); err != nil {
-					w.t.Fatal(err)
-				}
+				testkit.NoError(w.t, w.apply(w.t.Context(), "other", "theirs"))
 				time.Sleep(100 * time.Millisecond)
 			}
 			for w.controller.Report().Progress.Running == 0 {
@@ -379,9 +374,7 @@ func situations() []situation {
 			m := site()
 			m.Finalizers = []string{"example.com/other"}
 			w.put(m)
-			if err := client.For[*corev1.ConfigMap](w.mgr.Client()).Delete(w.t.Context(), types.NamespacedName{Namespace: "default", Name: "web"}); err != nil {
-				w.t.Error(err)
-			}
+			testkit.Equal(w.t, client.For[*corev1.ConfigMap](w.mgr.Client()).Delete(w.t.Context(), types.NamespacedName{Namespace: "default", Name: "web"}), nil)
 			synctest.Wait()
 		}), why.Terminating, "waits for its finalizers example.com/other"},
 		{"20 succeeded and did nothing", web, start(nil), why.Done, "succeeded <1ms ago, wrote nothing and"},
@@ -428,9 +421,8 @@ func TestSituations(t *testing.T) {
 				text := got.String()
 				t.Log("\n" + text)
 				first, _, _ := strings.Cut(text, "\n")
-				if got.Answers[0].Reason != s.reason || !strings.Contains(first, s.says) {
-					t.Errorf("got the reason %s, want %s, with %q in the first line", got.Answers[0].Reason, s.reason, s.says)
-				}
+				testkit.Equal(t, got.Answers[0].Reason, s.reason)
+				testkit.Contains(t, first, s.says)
 				if strings.Contains(text, "confidential") {
 					t.Error("the answer has a value of the object")
 				}

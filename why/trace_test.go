@@ -92,9 +92,7 @@ func testTrace(t *testing.T, storage cache.Storage) {
 		`{"kind":"Secret","object":"default/hidden","value":{"hidden":"the content`, `"request":"patch configmaps default/child","status":20`, `"copy":"changed"`,
 		`"request":"patch secrets default/out"`, `"effect":"stored"`,
 	} {
-		if !strings.Contains(string(text), part) {
-			t.Errorf("the trace lacks %s: %s", part, text)
-		}
+		testkit.Contains(t, string(text), part, fmt.Sprintf("the trace lacks %s", part))
 	}
 	for _, secret := range []string{"hunter2", "aHVudGVyMg"} {
 		if strings.Contains(string(text), secret) {
@@ -103,9 +101,7 @@ func testTrace(t *testing.T, storage cache.Storage) {
 	}
 	m.Data["value"] = "later"
 	w.put(m)
-	if len(all) != 1 {
-		t.Error("the trace did not end")
-	}
+	testkit.Equal(t, len(all), 1, "the trace did not end")
 }
 
 // TestTrace_Refused: a kind that no controller watches, an object without a key, and a fifth trace
@@ -120,9 +116,7 @@ func TestTrace_Refused(t *testing.T) {
 			{Kind: "Pod", Namespace: "default", Name: "web"}: `no controller of this process watches the kind "Pod"`,
 			web: "maps the object to no key",
 		} {
-			if _, err := w.traces(o)(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: the error is %v, want one with %q", o, err, want)
-			}
+			testkit.ErrorContains(t, testkit.Err(w.traces(o)()), want, o, "the error")
 		}
 	})
 }
@@ -150,25 +144,19 @@ func TestTrace_Limit(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if _, err := w.traces(web)(); err == nil || !strings.Contains(err.Error(), "4 traces run already; end one") {
-			t.Errorf("the error of the fifth trace is %v", err)
-		}
+		testkit.ErrorContains(t, testkit.Err(w.traces(web)()), "4 traces run already; end one", "the error of the fifth trace")
 		before := w.calls.Load()
 		for n := range 40 {
 			m.Data["value"] = fmt.Sprint(n)
 			w.put(m)
 		}
-		if n := w.calls.Load() - before; n != 40 {
-			t.Errorf("%d Reconciles while a receiver is blocked, want 40", n)
-		}
+		testkit.Equal(t, w.calls.Load()-before, 40, "Reconciles while a receiver is blocked")
 		close(blocked)
 		synctest.Wait()
 		m.Data["value"] = "last"
 		w.put(m)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-done, nil)
 		if len(late) != 10 || late[9].Lost != 31 { // one is received, 8 wait
 			t.Errorf("%d were received, and the last one has lost %d; want 10 and 31", len(late), late[len(late)-1].Lost)
 		}
@@ -177,8 +165,6 @@ func TestTrace_Limit(t *testing.T) {
 				t.Errorf("%d were traced, want 41 (err %v)", len(all), err)
 			}
 		}
-		if _, err := w.traces(web)(); err != nil {
-			t.Errorf("after the end of the others: %v", err)
-		}
+		testkit.Equal(t, testkit.Err(w.traces(web)()), nil, "after the end of the others")
 	})
 }

@@ -48,9 +48,7 @@ func TestFor_Unwatched(t *testing.T) {
 			if !strings.Contains(text, c.says) || strings.Contains(text, "confidential") {
 				t.Errorf("%s: the answer lacks %q:\n%s", c.o, c.says, text)
 			}
-			if strings.Contains(text, "site default/web: the last Reconcile") != (c.o.Name == "owned" && c.o.Values) {
-				t.Errorf("%s: the owner's answer:\n%s", c.o, text)
-			}
+			testkit.Equal(t, strings.Contains(text, "site default/web: the last Reconcile"), c.o.Name == "owned" && c.o.Values, c.o, "the owner's answer", text)
 			if sent := len(w.api.Requests()) - before; !c.o.Values && sent > 0 {
 				t.Errorf("%s: %d requests without values", c.o, sent)
 			}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -37,9 +38,7 @@ func TestFor_PutsTroubleFirst(t *testing.T) {
 	for _, a := range got.Answers {
 		order += a.Controller
 	}
-	if order != "dcbae" {
-		t.Errorf("the order is %q, want dcbae", order)
-	}
+	testkit.Equal(t, order, "dcbae")
 }
 
 // TestFor_NotWatched names the kinds that are watched, each once.
@@ -59,15 +58,11 @@ func TestObject_Is(t *testing.T) {
 		"Website": true, "website": true, "websites": true, "websites.example.com": true, "WEBSITE.v1.example.com": true,
 		"websites.v1.example.com": true, "Website.v2.example.com": false, "websites.example.org": false, "Websit": false, "": false, "Website.": false,
 	} {
-		if got := (why.Object{Kind: kind}).Is(site); got != want {
-			t.Errorf("%q: %t, want %t", kind, got, want)
-		}
+		testkit.Equal(t, (why.Object{Kind: kind}).Is(site), want, kind)
 	}
 	pod := schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	for kind, want := range map[string]bool{"pods": true, "Pod.v1": true, "pod.v1.": false, "po": false} {
-		if got := (why.Object{Kind: kind}).Is(pod); got != want {
-			t.Errorf("%q: %t, want %t", kind, got, want)
-		}
+		testkit.Equal(t, (why.Object{Kind: kind}).Is(pod), want, kind)
 	}
 }
 
@@ -77,9 +72,7 @@ func TestAnswer_String(t *testing.T) {
 		Reason: why.Forbidden, Controller: "website", Key: "default/web", Cause: "it failed: \x1b[2Jno\nreason: Done",
 		Remedy: "give\nrights", Since: time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC), Evidence: []string{"a\nb"},
 	}
-	if got, want := a.String(), "website default/web: it failed:  [2Jno reason: Done\n  remedy: give rights\n  reason: Forbidden, since 2026-11-29T08:00:00Z\n  a b\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testkit.Equal(t, a.String(), "website default/web: it failed:  [2Jno reason: Done\n  remedy: give rights\n  reason: Forbidden, since 2026-11-29T08:00:00Z\n  a b\n")
 }
 
 // TestReason_Trouble: a code that this version does not know is trouble, too.
@@ -88,8 +81,6 @@ func TestReason_Trouble(t *testing.T) {
 		why.Forbidden: true, why.NotWatched: true, why.Paused: true, "New": true,
 		why.Done: false, why.Queued: false, why.Dropped: false,
 	} {
-		if got := reason.Trouble(); got != want {
-			t.Errorf("%s: %t, want %t", reason, got, want)
-		}
+		testkit.Equal(t, reason.Trouble(), want, reason)
 	}
 }

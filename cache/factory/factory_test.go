@@ -5,6 +5,7 @@ package factory_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -70,9 +71,7 @@ func TestS7_FactoryShares(t *testing.T) {
 		synctest.Wait()
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
-		if _, err := lister.ConfigMaps("default").Get("b"); err != nil {
-			t.Errorf("after the release: %v", err)
-		}
+		testkit.Equal(t, testkit.Err(lister.ConfigMaps("default").Get("b")), nil, "after the release")
 	})
 }
 
@@ -88,31 +87,21 @@ func TestFactory_Accessors(t *testing.T) {
 		for kind := range kinds {
 			resource, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind))
 			if _, err := theirs.ForResource(resource); err != nil {
-				if _, err := f.ForResource(resource); err == nil {
-					t.Errorf("ForResource(%s) gives what client-go does not have", resource)
-				}
+				testkit.NotEqual(t, testkit.Err(f.ForResource(resource)), nil, fmt.Sprintf("ForResource(%s) gives what client-go does not have", resource))
 				continue
 			}
 			resources++
-			if _, err := f.ForResource(resource); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testkit.Err(f.ForResource(resource)), nil)
 		}
 	}
-	if n := len(c.States()); n != resources {
-		t.Errorf("%d resources have %d informers", resources, n)
-	}
+	testkit.Equal(t, len(c.States()), resources, fmt.Sprintf("%d resources have informers", resources))
 	accessors := 0
 	each(f, func(informer toolscache.SharedIndexInformer) { accessors++; _ = informer.GetIndexer() })
 	if n := len(c.States()); n != accessors || accessors < 60 {
 		t.Errorf("%d accessors, %d resources, %d informers; want the same", accessors, resources, n)
 	}
-	if err := c.Validate(); err != nil {
-		t.Error(err)
-	}
-	if n := len(api.Requests()); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testkit.Equal(t, c.Validate(), nil)
+	testkit.Equal(t, len(api.Requests()), 0)
 }
 
 func allKinds() map[schema.GroupVersion]map[string]reflect.Type {
@@ -158,9 +147,7 @@ func methods(t reflect.Type) []string {
 func TestFactory_ForOtherResources(t *testing.T) {
 	c := newCache(t, sim.NewServer())
 	_, err := factory.New(c, nil).ForResource(schema.GroupVersionResource{Group: "test.dev", Version: "v1", Resource: "widgets"})
-	if err == nil || !strings.Contains(err.Error(), "widgets is not a built-in resource; use cache.For") {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorContains(t, err, "widgets is not a built-in resource; use cache.For")
 }
 
 // TestFactory_InformerFor: a constructor is used once for its Go type, also by the accessors. The
@@ -181,12 +168,9 @@ func TestFactory_InformerFor(t *testing.T) {
 			return coreinformers.NewFilteredConfigMapInformer(given, "default", resync, toolscache.Indexers{}, func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=a" })
 		}
 		informer := f.InformerFor(&corev1.ConfigMap{}, constructor)
-		if f.InformerFor(&corev1.ConfigMap{}, constructor) != informer || calls != 1 {
-			t.Errorf("the constructor was called %d times", calls)
-		}
-		if n := len(api.Requests()); n != 0 {
-			t.Errorf("%d requests before the cache runs", n)
-		}
+		testkit.Equal(t, f.InformerFor(&corev1.ConfigMap{}, constructor), informer)
+		testkit.Equal(t, calls, 1)
+		testkit.Equal(t, len(api.Requests()), 0, "requests before the cache runs")
 		maps := cache.For[*corev1.ConfigMap](c)
 		adopted := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		stop := testkit.Start(t, c.Run)
@@ -207,19 +191,12 @@ func TestFactory_InformerFor(t *testing.T) {
 			states = append(states, s.String())
 		}
 		slices.Sort(states)
-		if got := strings.Join(states, "\n"); got != "ConfigMap.v1 (made by its caller; does not report failures): synced\nConfigMap.v1: synced" {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, strings.Join(states, "\n"), "ConfigMap.v1 (made by its caller; does not report failures): synced\nConfigMap.v1: synced")
 		stop()
-		if s := adopted.State(); !informer.IsStopped() || s.Phase != hook.Stopped {
-			t.Errorf("after the cache: stopped is %t, the state %s", informer.IsStopped(), s)
-		}
-		if f.InformerFor(&corev1.Secret{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return nil }) != nil {
-			t.Error("there is an informer that nobody made")
-		}
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "InformerFor(*v1.Secret): the constructor returned no informer") {
-			t.Errorf("Validate says %v", err)
-		}
+		testkit.Equal(t, informer.IsStopped(), true, "after the cache")
+		testkit.Equal(t, adopted.State().Phase, hook.Stopped, "after the cache")
+		testkit.Equal(t, f.InformerFor(&corev1.Secret{}, func(kubernetes.Interface, time.Duration) toolscache.SharedIndexInformer { return nil }), nil, "there is an informer that nobody made")
+		testkit.ErrorContains(t, c.Validate(), "InformerFor(*v1.Secret): the constructor returned no informer", "Validate says")
 	})
 }
 
@@ -236,9 +213,7 @@ func TestFactory_RunsAlready(t *testing.T) {
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
-		if s := maps.State(); s.Phase != hook.Synced {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, maps.State().Phase, hook.Synced)
 		for obj, err := range maps.Owned(t.Context(), "1", cache.ListOptions{}) {
 			t.Errorf("owned: %v, %v", obj, err)
 		}
@@ -304,9 +279,7 @@ func TestFactory_HostStartsIt(t *testing.T) {
 			synctest.Wait()
 		}
 		host()
-		if n := len(api.Requests()); n != 0 {
-			t.Errorf("%d requests before the cache runs", n)
-		}
+		testkit.Equal(t, len(api.Requests()), 0, "requests before the cache runs")
 		defer testkit.Start(t, c.Run)()
 		host()
 		cancel()
@@ -316,9 +289,7 @@ func TestFactory_HostStartsIt(t *testing.T) {
 		if _, err := f.Core().V1().ConfigMaps().Lister().ConfigMaps("default").Get("a"); err != nil || informer.IsStopped() {
 			t.Errorf("the informer stopped with the host's context: %v", err)
 		}
-		if n := api.Watches(); n != 1 {
-			t.Errorf("%d watches", n)
-		}
+		testkit.Equal(t, api.Watches(), 1)
 	})
 }
 
@@ -333,18 +304,14 @@ func TestFactory_SchemeWithout(t *testing.T) {
 		c := cache.New(backend, cache.Options{})
 		without := factory.New(c, nil)
 		_ = without.Apps().V1().Deployments().Informer()
-		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "*v1.Deployment: give factory.New a client") {
-			t.Errorf("Validate says %v", err)
-		}
+		testkit.ErrorContains(t, c.Validate(), "*v1.Deployment: give factory.New a client", "Validate says")
 		f := factory.New(c, kubernetes.NewForConfigOrDie(api.Config()))
 		lister := f.Apps().V1().Deployments().Lister()
 		defer testkit.Start(t, c.Run)()
 		if got := f.WaitForCacheSync(nil); !got[reflect.TypeFor[*appsv1.Deployment]()] {
 			t.Errorf("got %v", got)
 		}
-		if _, err := lister.Deployments("default").Get("a"); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(lister.Deployments("default").Get("a")), nil)
 	})
 }
 
@@ -356,12 +323,8 @@ func TestFactory_NoBackend(t *testing.T) {
 	if c.Validate() == nil {
 		t.Fatal("Validate finds nothing")
 	}
-	if _, err := maps.Get(t.Context(), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), "the cache has no Backend") {
-		t.Errorf("Get says %v", err)
-	}
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "give cache.New a client") {
-		t.Errorf("Validate says %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(maps.Get(t.Context(), testkit.Key("a"))), "the cache has no Backend", "Get says")
+	testkit.ErrorContains(t, c.Validate(), "give cache.New a client", "Validate says")
 	testkit.Start(t, c.Run)()
 }
 
@@ -381,25 +344,15 @@ func TestFactory_FakeClientset(t *testing.T) {
 		if result := f.WaitForCacheSyncWithContext(t.Context()); result.Err != nil || len(result.Synced) != 2 {
 			t.Errorf("got %v", result)
 		}
-		if _, err := lister.ConfigMaps("default").Get("a"); err != nil {
-			t.Error(err)
-		}
-		if _, err := deployments.Lister().ByNamespace("default").Get("a"); err != nil {
-			t.Error(err)
-		}
-		if _, err := f.Apps().V1().Deployments().Lister().Deployments("default").Get("a"); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(lister.ConfigMaps("default").Get("a")), nil)
+		testkit.Equal(t, testkit.Err(deployments.Lister().ByNamespace("default").Get("a")), nil)
+		testkit.Equal(t, testkit.Err(f.Apps().V1().Deployments().Lister().Deployments("default").Get("a")), nil)
 		if obj, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || obj.Name != "a" {
 			t.Errorf("the handle says %v, %v", obj, err)
 		}
 		synctest.Wait() // for the watches
-		if n := len(clientset.Actions()); n != 4 {
-			t.Errorf("%d requests: %v", n, clientset.Actions())
-		}
+		testkit.Equal(t, len(clientset.Actions()), 4, "requests")
 		stop()
-		if s := maps.State(); s.Phase != hook.Stopped {
-			t.Errorf("after the cache: %s", s)
-		}
+		testkit.Equal(t, maps.State().Phase, hook.Stopped, "after the cache")
 	})
 }

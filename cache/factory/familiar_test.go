@@ -4,6 +4,7 @@
 package factory_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -105,9 +106,7 @@ func TestFamiliar_GeneratedListers(t *testing.T) {
 		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
 			t.Errorf("got %v, %v", obj, err)
 		}
-		if len(must(lister.List(labels.Everything()))) != 1 {
-			t.Error("the object is not listed")
-		}
+		testkit.Equal(t, len(must(lister.List(labels.Everything()))), 1, "the object is not listed")
 	})
 }
 
@@ -146,9 +145,7 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 		if n := secondly.Load(); n < 55 || n > 63 {
 			t.Errorf("%d resyncs of the handler with a period of 10 seconds", n)
 		}
-		if n := never.Load() + neverEither.Load(); n != 0 {
-			t.Errorf("%d resyncs of the handlers without a period", n)
-		}
+		testkit.Equal(t, never.Load()+neverEither.Load(), 0, "resyncs of the handlers without a period")
 	})
 }
 
@@ -186,9 +183,8 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		lists := listed()
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if n := listed() - lists; asked("watch") != last || n != 0 {
-			t.Errorf("after the watch broke it watches from %s, with %d lists; it had come to %s", asked("watch"), n, last)
-		}
+		testkit.Equal(t, asked("watch"), last)
+		testkit.Equal(t, listed()-lists, 0)
 		// An expired version causes a relist.
 		var once atomic.Bool
 		api.Intercept(func(r *sim.Request) (*http.Response, error) {
@@ -202,9 +198,8 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		})
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if n := listed() - lists; asked("list") != last || n != 1 {
-			t.Errorf("%d relists, from %s; it had come to %s", n, asked("list"), last)
-		}
+		testkit.Equal(t, asked("list"), last)
+		testkit.Equal(t, listed()-lists, 1)
 	})
 }
 
@@ -237,9 +232,7 @@ func TestFamiliar_ForResource(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		generic, err := f.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
 		testkit.NoError(t, err)
-		if generic.Informer().GetIndexer() != f.Core().V1().ConfigMaps().Informer().GetIndexer() {
-			t.Error("it is not the accessor's informer")
-		}
+		testkit.Equal(t, generic.Informer().GetIndexer(), f.Core().V1().ConfigMaps().Informer().GetIndexer(), "it is not the accessor's informer")
 		run()
 		if obj, err := generic.Lister().ByNamespace("default").Get("a"); err != nil || obj.(*corev1.ConfigMap).Name != "a" {
 			t.Errorf("got %v, %v", obj, err)
@@ -268,9 +261,7 @@ func TestFamiliar_WaitForCacheSync(t *testing.T) {
 			}
 		}
 		for kind, ok := range f.WaitForCacheSync(t.Context().Done()) {
-			if !ok {
-				t.Errorf("%s is not synced", kind)
-			}
+			testkit.Equal(t, ok, true, fmt.Sprintf("%s is not synced", kind))
 		}
 	})
 }
@@ -300,8 +291,6 @@ func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
 			t.Errorf("got %v, %v", obj, err)
 		}
 		watcher.Delete(testkit.ConfigMap("a", "1"))
-		if got := []string{<-events, <-events, <-events}; !slices.Equal(got, []string{"add a", "update a", "delete a"}) {
-			t.Errorf("got %q", got)
-		}
+		testkit.SlicesEqual(t, []string{<-events, <-events, <-events}, []string{"add a", "update a", "delete a"})
 	})
 }

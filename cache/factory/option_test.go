@@ -176,9 +176,7 @@ func TestOptions_LikeClientGo(t *testing.T) {
 					stop := func() {}
 					defer func() { stop() }()
 					got, listed := program(t, factory.New(cached, kubernetes.NewForConfigOrDie(api.Config()), try.options...), api, func() {
-						if err := cached.Validate(); err != nil {
-							t.Error(err)
-						}
+						testkit.Equal(t, cached.Validate(), nil)
 						stop = testkit.Start(t, cached.Run)
 					})
 					got.mu.Lock() // resyncs continue until the stop
@@ -218,9 +216,7 @@ func TestOptions_Shared(t *testing.T) {
 				t.Errorf("%s in %q", r.Verb, r.Namespace)
 			}
 		}
-		if n := api.Watches(); n != 1 {
-			t.Errorf("%d watches", n)
-		}
+		testkit.Equal(t, api.Watches(), 1)
 	})
 }
 
@@ -237,9 +233,7 @@ func TestOptions_Several(t *testing.T) {
 				namespaces := f.Core().V1().Namespaces().Lister()
 				secrets := factory.New(c, clientset, factory.WithNamespace("other")).Core().V1().Secrets().Lister()
 				testkit.NoError(t, c.Validate())
-				if f.Core().V1().ConfigMaps().Informer() == nil {
-					t.Error("a caller would panic")
-				}
+				testkit.NotEqual(t, f.Core().V1().ConfigMaps().Informer(), nil, "a caller would panic")
 				want := "InformerFactory for *v1.ConfigMap: an informer has one namespace or all, but the cache has 2; use cache.For, or"
 				if err := c.Validate(); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("got %v", err)
@@ -311,15 +305,11 @@ func TestOptions_InformerFor(t *testing.T) {
 		f := factory.New(c, kubernetes.NewForConfigOrDie(api.Config()), factory.WithTransform(annotate), factory.WithDefaultResync(time.Hour),
 			factory.WithCustomResyncConfig(map[metav1.Object]time.Duration{&corev1.ConfigMap{}: time.Minute}))
 		informer := f.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
-			if resync != time.Minute {
-				t.Errorf("the constructor is given %s", resync)
-			}
+			testkit.Equal(t, resync, time.Minute, "the constructor is given")
 			return coreinformers.NewConfigMapInformer(client, "other", resync, toolscache.Indexers{})
 		})
 		f.InformerFor(&corev1.Secret{}, func(client kubernetes.Interface, resync time.Duration) toolscache.SharedIndexInformer {
-			if resync != time.Hour {
-				t.Errorf("the constructor is given %s", resync)
-			}
+			testkit.Equal(t, resync, time.Hour, "the constructor is given")
 			return coreinformers.NewSecretInformer(client, "other", resync, toolscache.Indexers{})
 		})
 		defer testkit.Start(t, c.Run)()
@@ -329,8 +319,6 @@ func TestOptions_InformerFor(t *testing.T) {
 				t.Errorf("got %v", m)
 			}
 		}
-		if len(informer.GetStore().List()) != 1 {
-			t.Error("the object is missing")
-		}
+		testkit.Equal(t, len(informer.GetStore().List()), 1, "the object is missing")
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // testActions: the annotations reach the object, in the name of the user.
@@ -25,21 +27,17 @@ func (s *site) testActions(t *testing.T) {
 	s.plug(t, "requeue", "cm", "shop/next").check(t, 0, "cm shop/next has the annotation setpoint.dev/requeue; its operator reconciles it now\n", "")
 	first := annotations()["setpoint.dev/requeue"]
 	s.plug(t, "requeue", "cm/next", "-n=shop").check(t, 0, "cm shop/next has the annotation setpoint.dev/requeue; ", "")
-	if again := annotations()["setpoint.dev/requeue"]; first == "" || again == first {
-		t.Errorf("the values are %q and %q, want two times", first, again)
-	}
+	testkit.NotEqual(t, first, "")
+	testkit.NotEqual(t, annotations()["setpoint.dev/requeue"], first)
 	s.plug(t, "pause", "configmaps", "shop/next").check(t, 0, "configmaps shop/next has the annotation setpoint.dev/paused; its operator reconciles it no more, until kubectl setpoint resume\n", "")
-	if annotations()["setpoint.dev/paused"] == "" {
-		t.Error("the object is not paused")
-	}
+	testkit.NotEqual(t, annotations()["setpoint.dev/paused"], "", "the object is not paused")
 	eventually(t, "the pause is noticed", func() bool {
 		return strings.Contains(s.plug(t, "why", "cm", "shop/next", "--lease=website-operator").out, "the key is paused by annotation setpoint.dev/paused of shop/next")
 	})
 	s.plug(t, "requeue", "cm", "shop/next").check(t, 0, "; it is paused, and its operator reconciles it after kubectl setpoint resume\n", "")
 	s.plug(t, "resume", "cm", "shop/next", "-o=json").check(t, 0, `"annotation": "setpoint.dev/paused"`, "")
-	if value, ok := annotations()["setpoint.dev/paused"]; ok {
-		t.Errorf("the object is still paused: %q", value)
-	}
+	value, ok := annotations()["setpoint.dev/paused"]
+	testkit.Equal(t, ok, false, "the object is still paused", value)
 	s.plug(t, "resume", "cm", "shop/next").check(t, 0, "cm shop/next has no annotation setpoint.dev/paused; its operator reconciles it again\n", "")
 	for args, want := range map[string]string{
 		"requeue websitee shop/next":    `error: the cluster has no kind "websitee"; use a kind or resource such as website or Website.example.com` + "\n",
@@ -66,9 +64,7 @@ func TestActions_OfAKey(t *testing.T) {
 	off := serve(t, pages{"/debug/pause": refuse(http.StatusForbidden, "actions are off; set debug.Options.Actions")})
 	o := plug(t, "pause", "--controller=website", "--key=nightly", leader, standby)
 	o.check(t, 0, name(leader)+": nightly is paused\n", name(standby)+`: controller "website": this replica does not lead`+"\n")
-	if want := `POST application/json {"controller":"website","key":"nightly"}`; asked != want {
-		t.Errorf("asked %s, want %s", asked, want)
-	}
+	testkit.Equal(t, asked, `POST application/json {"controller":"website","key":"nightly"}`)
 	plug(t, "pause", "--controller=website", "--key=nightly", off).check(t, 1, "", "it refuses to answer (403 Forbidden): actions are off; set debug.Options.Actions\n")
 	for _, args := range []string{"pause", "pause --key=x", "pause --controller=x", "pause website shop/web --key=x --controller=y"} {
 		plug(t, strings.Fields(args)...).check(t, 1, "", "error: name an object, such as website shop/web, or a key with --controller and --key\n")

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
 )
@@ -61,16 +63,13 @@ func startSite(t *testing.T) *site {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	succeed(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	s := &site{t: t, config: cluster.Config(), kubelet: startKubelet(t), file: filepath.Join(t.TempDir(), "kubeconfig"), asked: make(chan url.Values, 100)}
 	err = cluster.WriteKubeconfig(s.file)
 	succeed(t, err)
-	if s.client, err = kubernetes.NewForConfig(s.config); err != nil {
-		t.Fatal(err)
-	}
+	s.client, err = kubernetes.NewForConfig(s.config)
+	testkit.NoError(t, err)
 	core := s.client.CoreV1()
 	for _, name := range []string{"shop", "operators", "empty"} {
 		_, err := core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -110,9 +109,7 @@ func startSite(t *testing.T) *site {
 
 func succeed(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -189,9 +186,7 @@ func (s *site) testWhy(t *testing.T) {
 		!strings.Contains(o.out, "\n"+standing+": website: this replica does not lead; "+leading+"_5b1f0c1e leads (NotLeading)\n") {
 		t.Errorf("got\n%s", o.out)
 	}
-	if n := s.kubelet.count() - before; n != 2 {
-		t.Errorf("%d port-forwards, want one for each replica", n)
-	}
+	testkit.Equal(t, s.kubelet.count()-before, 2, "port-forwards")
 }
 
 // testKinds: the API server knows short names, and which kinds have no namespace.
@@ -211,9 +206,7 @@ func (s *site) testKinds(t *testing.T) {
 		}
 		s.plug(t, append([]string{"why", "--in", "pod/" + leading}, strings.Fields(args)...)...)
 		asked := <-s.asked
-		if got := asked.Get("kind") + " " + asked.Get("namespace") + " " + asked.Get("name"); got != want {
-			t.Errorf("%q asks for %q, want %q", args, got, want)
-		}
+		testkit.Equal(t, asked.Get("kind")+" "+asked.Get("namespace")+" "+asked.Get("name"), want, fmt.Sprintf("%q asks for", args))
 	}
 }
 
@@ -302,9 +295,7 @@ func (s *site) testSPDY(t *testing.T) {
 	}))
 	defer server.Close()
 	s.plug(t, "top", "--in=pod/"+leading, "--server="+server.URL).check(t, 0, leading, "")
-	if len(refused) != 1 {
-		t.Errorf("%d WebSockets were tried, want 1", len(refused))
-	}
+	testkit.Equal(t, len(refused), 1, "WebSockets were tried")
 }
 
 // testRights takes one right after the other from a user.

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -40,12 +42,8 @@ func plug(t *testing.T, args ...string) output {
 // check compares the exit code, and requires text on standard output and on standard error.
 func (o output) check(t *testing.T, code int, out, diag string) {
 	t.Helper()
-	if o.code != code {
-		t.Errorf("exit code %d, want %d", o.code, code)
-	}
-	if !strings.Contains(o.out, out) {
-		t.Errorf("standard output lacks\n%s", out)
-	}
+	testkit.Equal(t, o.code, code, "exit code")
+	testkit.Contains(t, o.out, out, fmt.Sprintf("standard output lacks %s", out))
 	if !strings.Contains(o.err, diag) || diag == "" && o.err != "" {
 		t.Errorf("standard error lacks\n%s", diag)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/shard"
@@ -49,9 +50,7 @@ func operate(t *testing.T, cfg *rest.Config, e manager.Coordinator) http.Handler
 	t.Cleanup(func() {
 		close(end)
 		stop()
-		if err := <-result; err != nil {
-			t.Errorf("the operator: %v", err)
-		}
+		testkit.Equal(t, <-result, nil, "the operator")
 	})
 	return debug.Handler(mgr, debug.Options{})
 }

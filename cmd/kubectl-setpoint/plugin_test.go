@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -75,9 +76,7 @@ func TestFailing_PassesTheFiltersOn(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(failing{})
 	})})
 	plug(t, "failing", url, "--limit=7", "--controller=web site", "--reason=Forbidden").check(t, 0, "no key is failing", "")
-	if want := "controller=web+site&limit=7&reason=Forbidden"; asked != want {
-		t.Errorf("asked for %s, want %s", asked, want)
-	}
+	testkit.Equal(t, asked, "controller=web+site&limit=7&reason=Forbidden", "asked for")
 }
 
 func TestJSON_HasAllReplicas(t *testing.T) {
@@ -162,9 +161,7 @@ func TestPodOf_KnowsTheIdentities(t *testing.T) {
 		if pod := podOf(identity, pods); pod != nil {
 			got = pod.Name
 		}
-		if got != want {
-			t.Errorf("%s belongs to %s, want %s", identity, got, want)
-		}
+		testkit.Equal(t, got, want, fmt.Sprintf("%s belongs to", identity))
 	}
 }
 
@@ -186,8 +183,6 @@ func FuzzClean_LeavesOneVisibleLine(f *testing.F) {
 
 func TestSize(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "0", 512: "512", 11 << 10: "11Ki", 212<<20 + 5: "212Mi"} {
-		if got := size(bytes); got != want {
-			t.Errorf("%d is %s, want %s", bytes, got, want)
-		}
+		testkit.Equal(t, size(bytes), want, bytes)
 	}
 }

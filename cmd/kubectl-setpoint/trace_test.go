@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // reconcile is a line of a trace, of an object at a version.
@@ -36,9 +38,7 @@ func TestTrace_ShowsWhatHasChanged(t *testing.T) {
 	o.check(t, 0, "website shop/web: success after 3ms (a-1)\n  added by x[31m\n  read Website shop/web at version 1\n  read Secret shop/key (never shown)\n"+
 		"  read ConfigMap shop/x: the cache does not have it\n  patch websites shop/web: 200 after 1ms, stored at version 1\n", "")
 	o.check(t, 0, "  read Website shop/web at version 2\n    .spec.replicas: 2 → 3\n  read Secret", "")
-	if want := "kind=website&name=web&namespace=shop&seconds=60"; asked != want {
-		t.Errorf("asked for %s, want %s", asked, want)
-	}
+	testkit.Equal(t, asked, "kind=website&name=web&namespace=shop&seconds=60", "asked for")
 	plug(t, "trace", "website", "shop/web", standsBy).check(t, 1, "", `error: no replica traces the object: `)
 	plug(t, "trace", "website", "shop/web", leads, "-o", "json").check(t, 0, `"reconcileID": "a-2"`, "")
 }

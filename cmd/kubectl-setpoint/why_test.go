@@ -6,10 +6,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/why"
 )
 
@@ -107,9 +109,7 @@ func TestWhy_AsksForTheNamedObject(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(why.Answers{Answers: []why.Answer{forbidden()}})
 		})})
 		plug(t, append([]string{"why", url, empty}, strings.Fields(args)...)...).check(t, 2, "", "")
-		if asked != want {
-			t.Errorf("%q asks for %q, want %q", args, asked, want)
-		}
+		testkit.Equal(t, asked, want, fmt.Sprintf("%q asks for", args))
 	}
 }
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // commit commits all files of a project.
@@ -40,15 +43,11 @@ func edit(t *testing.T, dir, file, before, after string) {
 	t.Helper()
 	name := filepath.Join(dir, filepath.FromSlash(file))
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if !strings.Contains(string(text), before) {
 		t.Fatalf("%s has no %q", file, before)
 	}
-	if err := os.WriteFile(name, []byte(strings.Replace(string(text), before, after, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(name, []byte(strings.Replace(string(text), before, after, 1)), 0o644))
 	commit(t, dir)
 }
 
@@ -71,9 +70,7 @@ func addsAll(t *testing.T, dir, kind string, children ...string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 }
 
 // TestAdd_AllParts: a project with all parts compiles, and kustomize builds its manifests. With
@@ -99,9 +96,7 @@ func TestAdd_AllParts(t *testing.T) {
 		"api/v1alpha1/greeting_types.go":  "// +kubebuilder:storageversion\n",
 		"config/kustomization.yaml":       "\npatches:\n- path: webhook/conversions.yaml\n",
 	} {
-		if !strings.Contains(all[file], want) {
-			t.Errorf("%s has no %q:\n%s", file, want, all[file])
-		}
+		testkit.Contains(t, all[file], want, fmt.Sprintf("%s has no %q", file, want))
 	}
 	if found, err := doctor(t.Context(), dir, ""); err != nil || len(found) > 0 {
 		t.Errorf("doctor finds %q, %v", found, err)
@@ -114,9 +109,7 @@ func TestAdd_AllParts(t *testing.T) {
 	if !full {
 		return
 	}
-	if _, err := setpoint(t, dir, "add", "kind", "Policy", "--cluster-scoped"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(setpoint(t, dir, "add", "kind", "Policy", "--cluster-scoped")))
 	addsAll(t, dir, "Policy", "Service", "StatefulSet", "Secret", "gateway.networking.k8s.io/v1/Gateway")
 	must(t, dir, "make", "test", "generated")
 }
@@ -126,9 +119,7 @@ func TestAdd_AllParts(t *testing.T) {
 func checkLoggers(t *testing.T, name, text string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	ast.Inspect(file, func(node ast.Node) bool {
 		literal, ok := node.(*ast.CompositeLit)
 		if !ok {
@@ -168,9 +159,7 @@ func TestAddChild_EachKind(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	text := filesOf(t, dir)["greeting_controller.go"]
 	for line := range strings.Lines(text) {
 		if _, comment, _ := strings.Cut(line, "//"); strings.Contains(comment, "ConfigMap") {
@@ -178,9 +167,7 @@ func TestAddChild_EachKind(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"newGreetingDaemonSet(obj)", "newGreetingRole(obj), newGreetingRoleBinding(obj)", "children.Of(cache.For[*rbacv1.RoleBinding](mgr.Cache()))"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("greeting_controller.go has no %s:\n%s", want, text)
-		}
+		testkit.Contains(t, text, want, "greeting_controller.go")
 	}
 	if found, err := doctor(t.Context(), dir, ""); err != nil || len(found) > 0 {
 		t.Errorf("doctor finds %q, %v", found, err)
@@ -224,9 +211,7 @@ func TestAdd_AfterTheExampleIsReplaced(t *testing.T) {
 				}
 				return addFinalizer(p, to, "Greeting")
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			if os.Getenv("SETPOINT_FULL") != "" {
 				must(t, dir, "rm", "greeting_controller_test.go")
 				must(t, dir, "go", "test", ".")
@@ -244,9 +229,7 @@ func TestAdd_EachPart(t *testing.T) {
 	for _, args := range []string{"webhook Greeting", "version Greeting v1", "finalizer Greeting", "child Job", "child CronJob"} {
 		t.Run(args, func(t *testing.T) {
 			dir := made(t)
-			if _, err := setpoint(t, dir, append([]string{"add"}, strings.Fields(args)...)...); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(setpoint(t, dir, append([]string{"add"}, strings.Fields(args)...)...)))
 			must(t, dir, "make", "test", "generated")
 		})
 	}
@@ -273,9 +256,7 @@ func nestedType(kind string) string {
 func TestAddVersion_NestedTypes(t *testing.T) {
 	dir := made(t)
 	p, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	const types = "api/v1alpha1/greeting_types.go"
 	for _, nested := range []bool{false, true} {
 		to := filesOf(t, dir)
@@ -283,9 +264,7 @@ func TestAddVersion_NestedTypes(t *testing.T) {
 		if nested {
 			to[types] = strings.Replace(to[types], "\tMessage string", "\tPages []GreetingPage `json:\"pages\"`\n\tMessage string", 1)
 		}
-		if err := addVersion(p, to, "Greeting", "v1"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, addVersion(p, to, "Greeting", "v1"))
 		if has := strings.Contains(to["greeting_v1.go"], "\treturn sameFields(from, to)\n"); has != nested || (to["conversions.go"] != "") != nested {
 			t.Errorf("with nested types: %t, the conversion is\n%s", nested, to["greeting_v1.go"])
 		}
@@ -314,9 +293,7 @@ func TestAddKind(t *testing.T) {
 
 	edit(t, dir, "operator.go", "addGreeting(mgr),\n\t\taddPolicy(mgr),\n", "addGreeting(mgr), addPolicy(mgr),\n")
 	refuse(t, dir, `operator.go has no line such as "addShop(mgr),"`, "add", "kind", "Bus")
-	if _, err := setpoint(t, dir, "doctor"); err == nil || !strings.Contains(err.Error(), "operator.go has no line") {
-		t.Errorf("doctor returns %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(setpoint(t, dir, "doctor")), "operator.go has no line", "doctor returns")
 	must(t, dir, "git", "checkout", "-q", "HEAD~1", ".")
 	commit(t, dir)
 	t.Setenv("GOPROXY", "off")
@@ -376,9 +353,7 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 	for _, args := range all {
 		refuse(t, dir, "in a copy of the project, so nothing was changed", args...)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "new.txt"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(filepath.Join(dir, "new.txt"), nil, 0o644))
 	for _, args := range all {
 		refuse(t, dir, "changes that are not committed", args...)
 	}
@@ -387,9 +362,7 @@ func TestAdd_RefusesBadInput(t *testing.T) {
 // TestAdd_RefusesWithoutSample: the tests of the parts read the sample of the kind.
 func TestAdd_RefusesWithoutSample(t *testing.T) {
 	dir := made(t)
-	if err := os.Remove(filepath.Join(dir, "config", "samples", "greeting.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.Remove(filepath.Join(dir, "config", "samples", "greeting.yaml")))
 	commit(t, dir)
 	for _, c := range []struct{ args, test string }{
 		{"webhook Greeting", "greeting_webhook_test.go"},
@@ -404,9 +377,7 @@ func TestAdd_RefusesWithoutSample(t *testing.T) {
 // TestAdd_RefusesWithoutCRDs: the kinds of a project are in config/crd, which go generate writes.
 func TestAdd_RefusesWithoutCRDs(t *testing.T) {
 	dir := made(t)
-	if err := os.RemoveAll(filepath.Join(dir, "config", "crd")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.RemoveAll(filepath.Join(dir, "config", "crd")))
 	commit(t, dir)
 	for _, args := range []string{"webhook Greeting", "version Greeting v1", "finalizer Greeting", "child Service", "child Service --owner Greeting"} {
 		refuse(t, dir, "config/crd has no kinds; run 'make generate' first", append([]string{"add"}, strings.Fields(args)...)...)
@@ -444,12 +415,8 @@ func TestAdd_Twice(t *testing.T) {
 		"greeting_gateway.go":           "child a.example.org/v1/Gateway",
 	} {
 		name := filepath.Join(dir, filepath.FromSlash(file))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte("package main\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		testkit.NoError(t, os.WriteFile(name, []byte("package main\n"), 0o644))
 		commit(t, dir)
 		refuse(t, dir, "the file "+file+" exists, so", append([]string{"add"}, strings.Fields(args)...)...)
 	}

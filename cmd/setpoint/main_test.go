@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // setpoint runs the command in a directory, and returns what it prints.
@@ -40,9 +43,7 @@ func must(t *testing.T, dir, name string, args ...string) {
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return dir
 }
 
@@ -52,18 +53,14 @@ func made(t *testing.T, args ...string) string {
 	t.Setenv("GOWORK", "off")
 	library, dir := checkout(t), t.TempDir()
 	args = append([]string{"new", "shop-operator", "--module", "example.org/shop-operator/v2", "--setpoint", library}, args...)
-	if _, err := setpoint(t, dir, args...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(setpoint(t, dir, args...)))
 	return filepath.Join(dir, "shop-operator")
 }
 
 func filesOf(t *testing.T, dir string) files {
 	t.Helper()
 	all, err := (&project{dir: dir}).read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return all
 }
 
@@ -79,23 +76,18 @@ func TestTemplate_IsCurrent(t *testing.T) {
 			return err
 		}
 		text, err := fs.ReadFile(template, name)
-		if embedded[name] != string(text) {
-			t.Errorf("%s differs from the embedded one: run go generate in cmd/setpoint", name)
-		}
+		testkit.Equal(t, embedded[name], string(text), fmt.Sprintf("%s differs from the embedded one", name), "run go generate in cmd/setpoint")
 		delete(embedded, name)
 		return err
 	})
-	if err != nil || len(embedded) > 0 {
-		t.Errorf("embedded, but not there: %v, error: %v", embedded.names(), err)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Len(t, embedded, 0)
 }
 
 // TestTemplate_HasFewFilesToRead: those that AGENTS.md lists before a first change exist.
 func TestTemplate_HasFewFilesToRead(t *testing.T) {
 	agents, err := os.ReadFile("../../examples/template/AGENTS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, first, _ := strings.Cut(string(agents), "## Read first\n")
 	first, _, _ = strings.Cut(first, "\n## ")
 	named := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(first, -1)
@@ -103,9 +95,7 @@ func TestTemplate_HasFewFilesToRead(t *testing.T) {
 		t.Errorf("AGENTS.md lists %d files to read first, want 1 to 9", len(named))
 	}
 	for _, name := range named {
-		if _, err := os.Stat(filepath.Join("../../examples/template", filepath.FromSlash(name[1]))); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, testkit.Err(os.Stat(filepath.Join("../../examples/template", filepath.FromSlash(name[1])))), nil)
 	}
 }
 
@@ -139,9 +129,8 @@ func TestNew_LeavesAWholeProject(t *testing.T) {
 				}
 			}
 			found, err := doctor(t.Context(), dir, "")
-			if err != nil || len(found) > 0 {
-				t.Errorf("doctor finds %q, %v", found, err)
-			}
+			testkit.Equal(t, err, nil)
+			testkit.Len(t, found, 0)
 			if full {
 				must(t, dir, "go", "test", "./...")
 			}
@@ -154,19 +143,11 @@ func TestDoctor(t *testing.T) {
 	dir := made(t)
 	types := filepath.Join(dir, "api", "v1alpha1", "greeting_types.go")
 	text, err := os.ReadFile(types)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(types, bytes.Replace(text, []byte("MinLength=1"), []byte("MinLength=2"), 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, os.WriteFile(types, bytes.Replace(text, []byte("MinLength=1"), []byte("MinLength=2"), 1), 0o644))
 	const want = "config/crd/demo.example.com_greetings.yaml is not as the types and markers say; run 'make generate'"
-	if _, err := setpoint(t, dir, "doctor"); err == nil || err.Error() != want {
-		t.Errorf("doctor returns %v", err)
-	}
-	if _, err := setpoint(t, t.TempDir(), "doctor"); err == nil || !strings.Contains(err.Error(), "run it at the top of a project") {
-		t.Errorf("outside of a project, doctor returns %v", err)
-	}
+	testkit.Equal(t, fmt.Sprint(testkit.Err(setpoint(t, dir, "doctor"))), want, "doctor returns")
+	testkit.ErrorContains(t, testkit.Err(setpoint(t, t.TempDir(), "doctor")), "run it at the top of a project", "outside of a project, doctor returns")
 }
 
 // TestDoctor_NamesWhatIsNoProject: a project has a module and a line with the operator's name.
@@ -181,9 +162,7 @@ func TestDoctor_NamesWhatIsNoProject(t *testing.T) {
 		{files{"go.mod": "module example.org/shop\n", "operator.go": "package main\n\nvar name = \"shop\"\n"}, `operator.go has no line 'const name = "…"'`},
 	} {
 		dir := t.TempDir()
-		if err := c.files.write(dir); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, c.files.write(dir))
 		refuse(t, dir, c.want, "doctor")
 		refuse(t, dir, c.want, "add", "kind", "Shop")
 	}
@@ -212,9 +191,7 @@ func TestDoctor_NamesWhatDoesNotCompile(t *testing.T) {
 func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 	dir := made(t)
 	p, err := open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	good := filesOf(t, dir)
 	good["webhooks.go"], good["config/webhook/service.yaml"] = "\thooks := webhook.New(o)\n", "kind: Service\n"
 	good["config/kustomization.yaml"] += "- webhook/service.yaml\n"
@@ -224,9 +201,7 @@ func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 	find := func(in files, version string) []string {
 		return slices.Concat(p.missingLines(in), unlisted(in), oldVersions(in, p.api+"/doc.go", version), p.missingRights(in), p.missingStatus(in))
 	}
-	if found := find(good, "v0.1.0"); len(found) > 0 {
-		t.Errorf("before a change, it finds %q", found)
-	}
+	testkit.Len(t, find(good, "v0.1.0"), 0, "before a change, it finds")
 	for _, c := range []struct{ file, before, after, want string }{
 		{"webhooks.go", "webhook.New", "New", "webhooks.go has no line such as"},
 		{"config/manager/deployment.yaml", "-webhooks", "-other", "has no argument -webhooks=:9443"},
@@ -247,9 +222,8 @@ func TestDoctor_NamesWhatIsOldOrMissing(t *testing.T) {
 		{"greeting_controller.go", "cache.For[*corev1.ConfigMap]", "cache.For[*corev1.Pod]", "resources=pods"},
 	} {
 		bad := maps.Clone(good)
-		if bad[c.file] = strings.Replace(bad[c.file], c.before, c.after, 1); bad[c.file] == good[c.file] {
-			t.Errorf("%s has no %q", c.file, c.before)
-		}
+		bad[c.file] = strings.Replace(bad[c.file], c.before, c.after, 1)
+		testkit.NotEqual(t, bad[c.file], good[c.file], fmt.Sprintf("%s has no %q", c.file, c.before))
 		if found := find(bad, "v0.1.0"); len(found) != 1 || !strings.Contains(found[0], c.want) {
 			t.Errorf("with %q in %s, it finds %q, want one with %q", c.after, c.file, found, c.want)
 		}
@@ -267,9 +241,7 @@ func TestStatusWrites(t *testing.T) {
 		"\tall := client.For[*v1.Shop](c)\n\tall := client.For[*v1.Bus](c)\n\tall.ApplyStatus(": nil,
 		"\tclient.For[*v1.Shop](c).Update(ctx, obj)\n\tother.UpdateStatus(ctx, obj)":            nil,
 	} {
-		if got := statusWrites(text); !slices.Equal(got, want) {
-			t.Errorf("in %q, it finds %v, want %v", text, got, want)
-		}
+		testkit.SlicesEqual(t, statusWrites(text), want, fmt.Sprintf("in %q, it finds", text))
 	}
 }
 
@@ -281,9 +253,7 @@ func TestNew_RefusesBadInput(t *testing.T) {
 	if _, err := setpoint(t, project, good...); err == nil || !strings.Contains(err.Error(), "is in the project shop-operator; add a kind to it with 'setpoint add kind', or run 'cd ..' first") {
 		t.Errorf("in a project, it returns %v", err)
 	}
-	if _, err := setpoint(t, filepath.Join(project, "config", "crd"), good...); err == nil || !strings.Contains(err.Error(), "or run 'cd ../../..' first") {
-		t.Errorf("below a project, it returns %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(setpoint(t, filepath.Join(project, "config", "crd"), good...)), "or run 'cd ../../..' first", "below a project, it returns")
 	for want, args := range map[string][]string{
 		"give one argument":     {"new"},
 		"the name \"Shop\"":     {"new", "Shop", "--module", "example.org/shop", "--setpoint", library},
@@ -318,9 +288,7 @@ func TestNew_RefusesBadInput(t *testing.T) {
 		t.Fatalf("it prints %q and returns %v", out, err)
 	}
 	before := filesOf(t, dir)
-	if _, err := setpoint(t, dir, good...); err == nil || !strings.Contains(err.Error(), "the directory shop-operator exists") {
-		t.Errorf("a second time, it returns %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(setpoint(t, dir, good...)), "the directory shop-operator exists", "a second time, it returns")
 	if !maps.Equal(before, filesOf(t, dir)) {
 		t.Error("the second time changed files")
 	}
@@ -330,8 +298,6 @@ func TestPluralOf(t *testing.T) {
 	for noun, want := range map[string]string{
 		"proxy": "proxies", "gateway": "gateways", "bus": "buses", "box": "boxes", "batch": "batches", "shop": "shops", "y": "ys",
 	} {
-		if got := pluralOf(noun); got != want {
-			t.Errorf("the plural of %s is %s, want %s", noun, got, want)
-		}
+		testkit.Equal(t, pluralOf(noun), want, fmt.Sprintf("the plural of %s", noun))
 	}
 }

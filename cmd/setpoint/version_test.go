@@ -4,9 +4,12 @@
 package main
 
 import (
+	"fmt"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestVersion_ReleaseOrCommit: a build of a release has its version, and another one its commit.
@@ -27,9 +30,7 @@ func TestVersion_ReleaseOrCommit(t *testing.T) {
 		{"v0.2.1-0.20260102030405-aaaaaaaaaaaa", nil, "setpoint (devel), commit aaaaaaaaaaaa, go1.26.1"},
 	} {
 		info := &debug.BuildInfo{GoVersion: "go1.26.1", Main: debug.Module{Version: c.version}, Settings: c.settings}
-		if got := describe(info); got != c.want {
-			t.Errorf("of the version %q, it prints %q, want %q", c.version, got, c.want)
-		}
+		testkit.Equal(t, describe(info), c.want, fmt.Sprintf("of the version %q, it prints", c.version))
 	}
 	for _, arg := range []string{"version", "--version"} {
 		if out, err := setpoint(t, t.TempDir(), arg); err != nil || !strings.HasPrefix(out, "setpoint (devel)") || !strings.Contains(out, ", go1.") {

@@ -5,6 +5,7 @@ package pagetest_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // browser is a Chromium that ends with its test.
@@ -38,9 +41,7 @@ func newBrowser(t *testing.T) browser {
 		t.Cleanup(stop)
 		ctx, end := chromedp.NewContext(ctx)
 		t.Cleanup(end)
-		if err := chromedp.Do(ctx); err != nil {
-			t.Fatalf("%s does not start: %v", program, err)
-		}
+		testkit.NoError(t, chromedp.Do(ctx), fmt.Sprintf("%s does not start", program))
 		return browser{ctx}
 	}
 	t.Skip("no Chromium is found, so the page is not tested; install it, for example with apt-get install chromium")
@@ -64,9 +65,7 @@ func (b browser) open(t *testing.T, url string, width int64, scheme string) *tab
 	ctx, end := chromedp.NewContext(b.Context)
 	t.Cleanup(end)
 	p := &tab{t: t, ctx: ctx, close: end}
-	if err := chromedp.Listen(ctx, p.listen); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, chromedp.Listen(ctx, p.listen))
 	height := int64(900)
 	if width < 500 {
 		height = 844
@@ -84,9 +83,7 @@ func (b browser) open(t *testing.T, url string, width int64, scheme string) *tab
 
 func command[P, R any](p *tab, c cdp.Command[P, R], params P) {
 	p.t.Helper()
-	if _, err := chromedp.Call(p.ctx, c, params); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, testkit.Err(chromedp.Call(p.ctx, c, params)))
 }
 
 func (p *tab) listen(event any) {
@@ -108,9 +105,7 @@ func (p *tab) run(all ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
-	if err := chromedp.Do(ctx, all...); err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, chromedp.Do(ctx, all...))
 }
 
 // visit goes to a view, and waits for a text.
@@ -175,8 +170,6 @@ func eval[T any](p *tab, script string) T {
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	testkit.NoError(p.t, err)
 	return v
 }

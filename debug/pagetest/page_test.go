@@ -21,6 +21,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 //go:embed testdata/contrast.js
@@ -73,9 +74,7 @@ func (p *tab) check(view string) {
 		p.t.Errorf("%q is %d px too wide", view, over)
 	}
 	faint := eval[[]string](p, contrast)
-	if len(faint) > 0 {
-		p.t.Errorf("%q has text with a contrast below 4.5:\n%s", view, strings.Join(faint, "\n"))
-	}
+	testkit.Len(p.t, faint, 0, fmt.Sprintf("%q has text with a contrast below 4.5", view))
 }
 
 // TestPage_ShowsAShardGroup: members, silent ones too, and unserved slots.
@@ -103,9 +102,7 @@ func TestPage_ShowsLeases(t *testing.T) {
 		drawOverview();
 		document.getElementById("leases").innerText`)
 	for _, want := range []string{"Lease ops/web: this process leads", "Lease ops/db: pod-<b>b</b> leads", "Lease ops/x: no leader is known; forbidden"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q lacks %s", text, want)
-		}
+		testkit.Contains(t, text, want)
 	}
 	p.check("")
 	p.clean(s.URL)
@@ -122,9 +119,7 @@ func TestPage_HTMLIsInert(t *testing.T) {
 	if n := eval[int](p, `document.querySelectorAll("main img, main script, main b:not(.remedy b)").length`); n > 0 {
 		t.Errorf("the page has %d elements from names", n)
 	}
-	if title := eval[string](p, `document.title`); title == "owned" {
-		t.Error("a name ran as a script")
-	}
+	testkit.NotEqual(t, eval[string](p, `document.title`), "owned", "a name ran as a script")
 	p.clean(s.URL)
 }
 
@@ -148,9 +143,7 @@ func TestPage_Acts(t *testing.T) {
 		p.run(chromedp.KeyEvent(" "))
 		p.wait("team-a/shop-00000 is resumed")
 		p.until(focused, "pause team-a/shop-00000")
-		if live := eval[string](p, `document.getElementById("acted").getAttribute("role")`); live != "status" {
-			t.Errorf("the result is in a region with the role %q", live)
-		}
+		testkit.Equal(t, eval[string](p, `document.getElementById("acted").getAttribute("role")`), "status", "the result is in a region with the role")
 		p.visit("", "Requeue, pause and resume are on.")
 		p.visit("keys?controller=backup&q=img", hostile)
 		p.run(chromedp.Focus("#rows"), chromedp.KeyEvent(kb.Enter))
@@ -165,9 +158,7 @@ func TestPage_Acts(t *testing.T) {
 	off := newSite(t, 3, debug.Options{})
 	p := browser.open(t, off.URL+"/debug/", wide, "light")
 	p.visit("why?kind=ConfigMap&namespace=team-a&name=shop-00000", "Asked at")
-	if n := eval[int](p, `document.querySelectorAll("#answers button").length`); n != 0 {
-		t.Errorf("a page that only reads has %d buttons", n)
-	}
+	testkit.Equal(t, eval[int](p, `document.querySelectorAll("#answers button").length`), 0, "a page that only reads has buttons")
 }
 
 // TestPage_Measures: after some Reconciles, the overview has rates and durations with a line each.
@@ -208,9 +199,7 @@ func TestPage_TabOrder(t *testing.T) {
 				break
 			}
 			order = append(order, at)
-			if ring := eval[string](p, `getComputedStyle(document.activeElement).outlineStyle`); ring != "solid" {
-				t.Errorf("%q: the focus of %s is invisible", c.view, at)
-			}
+			testkit.Equal(t, eval[string](p, `getComputedStyle(document.activeElement).outlineStyle`), "solid", c.view, fmt.Sprintf("the focus of %s is invisible", at))
 		}
 		if got := strings.Join(order, ", ") + ", "; !strings.HasPrefix(got, c.want) {
 			t.Errorf("%q: the tab order is %s\nwant %s", c.view, got, c.want)
@@ -219,9 +208,7 @@ func TestPage_TabOrder(t *testing.T) {
 	p.visit("", "all 2 controllers")
 	p.run(chromedp.KeyEvent("/"), chromedp.Sleep(100*time.Millisecond), chromedp.KeyEvent("nightly"))
 	p.wait(`1 key of`)
-	if id := eval[string](p, `document.activeElement.id + " " + location.hash`); id != "q #/keys?q=nightly" {
-		t.Errorf("after / and a text, the focus and the address are %s", id)
-	}
+	testkit.Equal(t, eval[string](p, `document.activeElement.id + " " + location.hash`), "q #/keys?q=nightly", "after / and a text, the focus and the address")
 	p.clean(s.URL)
 }
 
@@ -245,9 +232,7 @@ func TestPage_ManyKeys(t *testing.T) {
 	slices.Sort(frames)
 	t.Logf("frames of a scroll: median %.1f ms, p95 %.1f ms, longest %.1f ms", frames[40], frames[76], frames[79])
 	p.run(chromedp.KeyEvent(kb.End), chromedp.Sleep(300*time.Millisecond))
-	if at := eval[string](p, `document.querySelector("[aria-selected=true]").id`); at != "row-999" {
-		t.Errorf("End selects %s", at)
-	}
+	testkit.Equal(t, eval[string](p, `document.querySelector("[aria-selected=true]").id`), "row-999", "End selects")
 	if n := eval[int](p, `document.querySelectorAll("*").length`); n > 1000 {
 		t.Errorf("the page has %d elements", n)
 	}
@@ -293,24 +278,18 @@ func TestPage_Screenshots(t *testing.T) {
 			p.run(chromedp.Sleep(40 * time.Second)) // for a rate, and some of its past
 		}
 		png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if len(png) > 180_000 {
 			t.Errorf("%s has %d bytes", file, len(png))
 		}
 		p.close()
-		if err := os.WriteFile(file, png, 0o600); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, os.WriteFile(file, png, 0o600), nil)
 	}
 	if all == "" {
 		shot("../../docs/debug-page.png", "", "all 2 controllers", wide, "light")
 		shot("../../docs/debug-page-narrow.png", "keys?reason=any", "The first 1,000", narrow, "dark")
 		key := types.NamespacedName{Namespace: "team-a", Name: "shop-06188"}
-		if _, err := s.first.(*controller.Controller[types.NamespacedName]).Act(t.Context(), "pause", key.String(), "alice"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(s.first.(*controller.Controller[types.NamespacedName]).Act(t.Context(), "pause", key.String(), "alice")))
 		shot("../../docs/debug-page-key.png", "why?kind=ConfigMap&namespace=team-a&name=shop-06188", "is paused by alice", wide, "light")
 		return
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/setpoint-dev/setpoint/debug"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -83,9 +84,7 @@ func newSite(t *testing.T, n int, o debug.Options) *site {
 		s.Close()
 		stop()
 		close(over)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-ended, nil)
 	})
 	for begin := time.Now(); ; pause(t) {
 		if r := s.first.Report(); r.Queue.Ready == 0 && int(r.Took.Count())+r.Progress.Running >= n && s.second.Report().Leading {

@@ -6,9 +6,12 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // history is a ledger with two terms of a Lease of 10 s: version 10 is a's from second 0, version
@@ -96,9 +99,7 @@ func TestJudge(t *testing.T) {
 				if a.late {
 					executed++
 				}
-				if want := strings.HasPrefix(name, "suspended"); want != (a.cause == suspended) {
-					t.Errorf("the cause is said to be: %s", a.cause)
-				}
+				testkit.Equal(t, a.cause == suspended, strings.HasPrefix(name, "suspended"), "the cause is said to be", a.cause)
 			}
 			if len(v.passed) != c.passed || len(v.left) != c.left || len(v.arrivals) != c.arrivals || executed != c.executed {
 				t.Errorf("%+v", v)
@@ -112,9 +113,7 @@ func TestJudge(t *testing.T) {
 
 // A process's trust ends as its last renewal allows, and with a release.
 func TestTrust(t *testing.T) {
-	if got := trusted(15 * time.Second); got != 13500*time.Millisecond {
-		t.Errorf("with the defaults it is %s", got)
-	}
+	testkit.Equal(t, trusted(15*time.Second), 13500*time.Millisecond, "with the defaults it")
 	l := newLedger(15 * time.Second)
 	tell := func(what string, at, sent int64) {
 		l.reported("a", report{What: what, ID: int(at), At: at * 1e9, Sent: sent * 1e9})
@@ -126,8 +125,6 @@ func TestTrust(t *testing.T) {
 	tell(releases, 107, 0)
 	tell(passed, 108, 0)
 	for n, want := range map[int]float64{102: 113.5, 106: 117.5, 108: 107} {
-		if got := float64(l.requests[requestID{"a", n}].trust.UnixMilli()) / 1000; got != want {
-			t.Errorf("request %d is trusted until %.1f, want %.1f", n, got, want)
-		}
+		testkit.Equal(t, float64(l.requests[requestID{"a", n}].trust.UnixMilli())/1000, want, fmt.Sprintf("request %d is trusted until", n))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -50,9 +51,8 @@ func startMain(t *testing.T, args ...string) *driverProcess {
 	testkit.NoError(t, err)
 	p.stdout = bufio.NewReader(io.TeeReader(out, &p.said))
 	var theirs *os.File
-	if p.stderr, theirs, err = os.Pipe(); err != nil {
-		t.Fatal(err)
-	}
+	p.stderr, theirs, err = os.Pipe()
+	testkit.NoError(t, err)
 	p.Stderr = theirs
 	testkit.NoError(t, p.Start())
 	theirs.Close()
@@ -101,9 +101,7 @@ func TestL1_L2_LeadersInTrouble(t *testing.T) {
 	}
 	for _, want := range []string{"  0 passed the fence when the trust in their term was over\n", "the network held it +unprotected", "All promises were kept\\."} {
 		// How wide a column is depends on its other rows.
-		if !regexp.MustCompile(want).MatchString(got) {
-			t.Errorf("it does not say %q", want)
-		}
+		testkit.Equal(t, regexp.MustCompile(want).MatchString(got), true, fmt.Sprintf("it does not say %q", want))
 	}
 	if t.Failed() {
 		t.Log(got)

@@ -9,10 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // A leader that loses its term by itself, because its machine was busy, is not chosen for a
@@ -49,13 +50,9 @@ func TestVictim_LeadsStill(t *testing.T) {
 func TestState_ShowsHowAReplicaEnded(t *testing.T) {
 	p := &process{identity: "a.1", ended: true}
 	for range 10_000 {
-		if _, err := p.errs.Write([]byte("early\n")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(p.errs.Write([]byte("early\n"))))
 	}
-	if _, err := p.errs.Write([]byte("the Lease was lost\n")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(p.errs.Write([]byte("the Lease was lost\n"))))
 	p.cmd = exec.Command(os.Args[0]) // a replica without orders
 	p.cmd.Env = append(os.Environ(), asReplica+"=1")
 	if err := p.cmd.Run(); err == nil {
@@ -64,9 +61,7 @@ func TestState_ShowsHowAReplicaEnded(t *testing.T) {
 	g := &group{ledger: newLedger(time.Second), replicas: []*replica{{name: "a", process: p}}}
 	got := g.state()
 	for _, want := range []string{"a.1", "exit status 1", "the Lease was lost"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("it does not say %q:\n%s", want, got)
-		}
+		testkit.Contains(t, got, want)
 	}
 	if len(got) > 2*tailSize {
 		t.Errorf("it has %d bytes", len(got))

@@ -77,9 +77,7 @@ func (p *clusterPlane) backup() (restore func()) {
 	}
 	return func() {
 		defer p.restoring.Unlock()
-		if err := p.cluster.Restore(context.Background(), b); err != nil {
-			p.t.Errorf("the restore failed: %v", err)
-		}
+		testkit.Equal(p.t, p.cluster.Restore(context.Background(), b), nil, "the restore failed")
 	}
 }
 
@@ -94,9 +92,7 @@ func TestMix_ControlPlane(t *testing.T) {
 	cluster, err := envtest.Start(ctx, envtest.Options{CRDs: []string{"testdata/boards.yaml"}})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
 	testkit.NoError(t, err)

@@ -91,9 +91,7 @@ func testLists(t *testing.T, cfg *rest.Config) {
 		add(want, "b")
 		live, err := h.GetLive(ctx, client.ObjectKeyFromObject(seen))
 		ok(t, err)
-		if got := fmt.Sprint(live.Finalizers, live.OwnerReferences, live.Spec, live.Status); got != fmt.Sprint(want.Finalizers, want.OwnerReferences, want.Spec, want.Status) {
-			t.Errorf("%s: got %s", field, got)
-		}
+		testkit.Equal(t, fmt.Sprint(live.Finalizers, live.OwnerReferences, live.Spec, live.Status), fmt.Sprint(want.Finalizers, want.OwnerReferences, want.Spec, want.Status), field)
 		u, err := untyped.GetLive(ctx, client.ObjectKeyFromObject(seen))
 		ok(t, err)
 		m, err := metadata.GetLive(ctx, client.ObjectKeyFromObject(seen))
@@ -114,9 +112,7 @@ func testLists(t *testing.T, cfg *rest.Config) {
 	after, _ := made.DeepCopyObject().(*Parcel)
 	after.Finalizers = []string{"a.example.com/f"}
 	_, err := client.PatchFrom(ctx, h, made, after)
-	if err == nil || !strings.Contains(err.Error(), "the patch replaces metadata.finalizers, which others may have changed, so it needs a resourceVersion; give an object that was read") {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.ErrorContains(t, err, "the patch replaces metadata.finalizers, which others may have changed, so it needs a resourceVersion; give an object that was read")
 }
 
 // testLastElement: a patch that removes the last known element, label or annotation removes no
@@ -218,9 +214,8 @@ func testUpgrade(t *testing.T, cfg *rest.Config) {
 	_, err = h.Patch(ctx, key, types.MergePatchType, []byte(`{"data":{"other":"1"}}`), client.FieldOwner("person"))
 	ok(t, err)
 	upgraded, err := h.UpgradeManagedFields(ctx, key)
-	if err != nil || !upgraded {
-		t.Errorf("upgraded %t, error %v", upgraded, err)
-	}
+	testkit.Equal(t, err, nil)
+	testkit.Equal(t, upgraded, true)
 	for _, data := range []map[string]string{{"kept": "1", "later": "1"}, {"kept": "1"}} {
 		m, err = h.Apply(ctx, coreac.ConfigMap(key.Name, key.Namespace).WithData(data))
 		ok(t, err)
@@ -246,12 +241,8 @@ func testParallel(t *testing.T, cfg *rest.Config) {
 	for range 8 {
 		writing.Go(func() {
 			for range 10 {
-				if _, err := client.For[*Parcel](c).Create(ctx, shared); err != nil {
-					t.Error(err)
-				}
-				if _, err := client.For[*corev1.ConfigMap](c).Create(ctx, pod); err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, testkit.Err(client.For[*Parcel](c).Create(ctx, shared)), nil)
+				testkit.Equal(t, testkit.Err(client.For[*corev1.ConfigMap](c).Create(ctx, pod)), nil)
 			}
 		})
 	}
@@ -294,7 +285,5 @@ func testUntracked(t *testing.T, cfg *rest.Config) {
 	}
 	p, err = h.Apply(ctx, apply(func(*unstructured.Unstructured) {}))
 	ok(t, err)
-	if len(p.Finalizers) > 0 {
-		t.Errorf("finalizers %v: the API server keeps what has no owner; remove the warning from docs/troubleshooting.md", p.Finalizers)
-	}
+	testkit.Len(t, p.Finalizers, 0, "finalizers: the API server keeps what has no owner; remove the warning from docs/troubleshooting.md")
 }

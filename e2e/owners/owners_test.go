@@ -363,9 +363,7 @@ func (c *controllers) step(n int) {
 
 // remove deletes the object, which has no finalizers.
 func (c *controllers) remove() {
-	if err := c.handles["a"].Delete(c.t.Context(), name); err != nil {
-		c.t.Error(err)
-	}
+	testkit.Equal(c.t, c.handles["a"].Delete(c.t.Context(), name), nil)
 	c.seen = append(c.seen, nil)
 }
 
@@ -424,9 +422,7 @@ func TestSharedObject_RealServer(t *testing.T) {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{CRDs: []string{"testdata/parcels.yaml"}})
 	testkit.NoError(t, err)
 	defer func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	cfg := cluster.Config()
 	cfg.QPS = -1

@@ -85,9 +85,7 @@ func newCluster(t *testing.T) Options {
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
 	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	namespace, err := cluster.Namespace(t.Context(), "rotation")
 	testkit.NoError(t, err)
@@ -110,9 +108,7 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	r, err := open(ctx, o)
 	testkit.NoError(t, err)
 	defer func() {
-		if err := r.close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, r.close(), nil)
 	}()
 	first, err := r.startReplica(ctx)
 	testkit.NoError(t, err)
@@ -121,16 +117,12 @@ func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	testkit.NoError(t, r.begin(ctx))
 	mode = "long"
 	for range o.Replicas {
-		if _, err := r.startReplica(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(r.startReplica(ctx)))
 	}
 	testkit.NoError(t, r.kill(ctx))
 	mode = "shorter"
 	result, err := r.measure(ctx, func(ctx context.Context) error { return r.rotateOnce(ctx, old) })
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, err, nil)
 	t.Logf("%d requests in %s", result.Requests, result.Took)
 	report(t, result, 0)
 }
@@ -186,9 +178,7 @@ func TestA1_NoRequestFailsInRotationsByTime(t *testing.T) {
 		}
 	}
 	result, err := Run(t.Context(), o)
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, err, nil)
 	t.Logf("in %s:\n%s\n%s", result.Took, Table(result), ErrorTable(result))
 	report(t, result, logged)
 }

@@ -96,9 +96,7 @@ func (c *cluster) through(t *testing.T, mediaType, protocol string) *rest.Config
 func (c *cluster) create(ctx context.Context, t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().ConfigMaps(c.namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(client.CoreV1().ConfigMaps(c.namespace).Create(ctx, object, metav1.CreateOptions{})))
 }
 
 const protobuf = "application/vnd.kubernetes.protobuf"
@@ -152,9 +150,7 @@ func TestClientset(t *testing.T) {
 			t.Errorf("the log is\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
-	if n := c.Counts()[Kind{Verb: "list", Resource: "configmaps"}]; n != 4 {
-		t.Errorf("%d lists are counted", n)
-	}
+	testkit.Equal(t, c.Counts()[Kind{Verb: "list", Resource: "configmaps"}], 4, "lists are counted")
 }
 
 func TestDynamicClient(t *testing.T) {
@@ -174,9 +170,7 @@ func TestDynamicClient(t *testing.T) {
 	if patched, err = namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil || patched.GetLabels()["a"] != "b" {
 		t.Errorf("got %v, %v", patched, err)
 	}
-	if f.Hits() != 1 {
-		t.Errorf("%d hits", f.Hits())
-	}
+	testkit.Equal(t, f.Hits(), 1)
 }
 
 // Typed clients see a 429 as the API server's, whether they read, write or watch.
@@ -197,9 +191,7 @@ func TestRefuseClientset(t *testing.T) {
 				t.Errorf("%s: got %v, to be repeated after %d s", what, err, seconds)
 			}
 		}
-		if f.Hits() != 3 {
-			t.Errorf("%d requests were refused", f.Hits())
-		}
+		testkit.Equal(t, f.Hits(), 3, "requests were refused")
 	})
 }
 
@@ -207,12 +199,9 @@ func TestRefuseClientset(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	c := newCluster(t)
 	f := c.Add(Rule{Times: 1, Refuse: apierrors.NewTooManyRequests("slow down", 1)})
-	if _, err := clientset(t, c.through(t, "", "")).CoreV1().ConfigMaps(c.namespace).List(testContext(t), metav1.ListOptions{}); err != nil {
-		t.Error(err)
-	}
-	if n := c.Counts()[Kind{Verb: "list", Resource: "configmaps"}]; f.Hits() != 1 || n != 2 {
-		t.Errorf("%d of %d lists were refused", f.Hits(), n)
-	}
+	testkit.Equal(t, testkit.Err(clientset(t, c.through(t, "", "")).CoreV1().ConfigMaps(c.namespace).List(testContext(t), metav1.ListOptions{})), nil)
+	testkit.Equal(t, f.Hits(), 1)
+	testkit.Equal(t, c.Counts()[Kind{Verb: "list", Resource: "configmaps"}], 2)
 }
 
 // A write whose answer is lost has been executed.
@@ -247,9 +236,7 @@ func (c *cluster) informer(t *testing.T, cfg *rest.Config) *watching {
 	generic, err := factory.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps"))
 	testkit.NoError(t, err)
 	w := &watching{lister: generic.Lister(), added: make(chan string, 100)}
-	if _, err := generic.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { w.added <- o.(*corev1.ConfigMap).Name }}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(generic.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { w.added <- o.(*corev1.ConfigMap).Name }})))
 	ctx, cancel := context.WithCancel(testContext(t))
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
 	open := c.Add(Rule{Match: Match{Config: cfg, Verbs: []string{"watch"}}})
@@ -295,9 +282,7 @@ func TestInformerIsBehind(t *testing.T) {
 		if err := freeze.WaitHeld(ctx, 1); err != nil { // the event is in the proxy now
 			t.Fatal(err)
 		}
-		if informer.has(name, c.namespace) {
-			t.Error("the event got through while its watch was frozen")
-		}
+		testkit.Equal(t, informer.has(name, c.namespace), false, "the event got through while its watch was frozen")
 		freeze.Remove()
 		other := clientset(t, c.through(t, mediaType, protocol)) // is not late
 		if _, err := other.CoreV1().ConfigMaps(c.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil || informer.has(name, c.namespace) {
@@ -313,9 +298,7 @@ func TestInformerIsBehind(t *testing.T) {
 func TestInformerRecovers(t *testing.T) {
 	for name, breaks := range map[string]func(ctx context.Context, t *testing.T, c *cluster, m Match){
 		"now": func(_ context.Context, t *testing.T, c *cluster, m Match) {
-			if n := c.Cut(m); n != 1 {
-				t.Errorf("%d watches were cut", n)
-			}
+			testkit.Equal(t, c.Cut(m), 1, "watches were cut")
 		},
 		"in time": func(ctx context.Context, t *testing.T, c *cluster, m Match) {
 			f := c.Add(Rule{Match: m, CutAfter: 50 * time.Millisecond})
@@ -327,12 +310,8 @@ func TestInformerRecovers(t *testing.T) {
 		"down": func(ctx context.Context, t *testing.T, c *cluster, m Match) {
 			ended := c.Add(Rule{Match: m})
 			c.Down()
-			if err := c.Up(); err != nil {
-				t.Error(err)
-			}
-			if err := ended.WaitHits(ctx, 1); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, c.Up(), nil)
+			testkit.Equal(t, ended.WaitHits(ctx, 1), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -376,9 +355,8 @@ func TestIdentities(t *testing.T) {
 	httpClient, err := rest.HTTPClientFor(withoutCache(cfg))
 	testkit.NoError(t, err)
 	defer httpClient.CloseIdleConnections()
-	if users["jim"], err = kubernetes.NewForConfigAndClient(cfg, httpClient); err != nil {
-		t.Fatal(err)
-	}
+	users["jim"], err = kubernetes.NewForConfigAndClient(cfg, httpClient)
+	testkit.NoError(t, err)
 	robot := c.through(t, "", "")
 	robot.BearerToken = token.Status.Token
 	users["system:serviceaccount:"+c.namespace+":robot"] = clientset(t, robot)
@@ -399,9 +377,7 @@ func TestIdentities(t *testing.T) {
 			}
 		})
 	}
-	if err := hold.WaitHeld(ctx, len(users)); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, hold.WaitHeld(ctx, len(users)), nil)
 	hold.Remove()
 	asked.Wait()
 }

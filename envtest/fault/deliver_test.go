@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // A request that is in the network arrives even if its client is gone. Only the proxy's end stops
@@ -55,9 +57,7 @@ func TestDeliver(t *testing.T) {
 					w.t.Fatal("the client was answered")
 				}
 				synctest.Wait()
-				if got := arrived.Load(); got != 0 {
-					w.t.Errorf("%d requests have arrived before they were let go", got)
-				}
+				testkit.Equal(w.t, arrived.Load(), 0, "requests have arrived before they were let go")
 				hold.Remove()
 				synctest.Wait()
 				if got, want := arrived.Load() == 1 && whole.Load() == 1, c.arrives; got != want {

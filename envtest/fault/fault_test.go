@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -140,18 +141,14 @@ func inBubble(t *testing.T, u upstream, o Options, test func(*world)) {
 // do sends a request; the caller closes the answer.
 func (w *world) do(ctx context.Context, method, path string) (*http.Response, error) {
 	h, err := http.NewRequestWithContext(ctx, method, "https://127.0.0.1:6443"+path, strings.NewReader("body"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	return w.client.Do(h)
 }
 
 func (w *world) mustDo(method, path string) *http.Response {
 	w.t.Helper()
 	answer, err := w.do(w.t.Context(), method, path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	w.t.Cleanup(func() { answer.Body.Close() })
 	return answer
 }
@@ -174,17 +171,13 @@ func (w *world) async(method, path string) <-chan error {
 func (w *world) readExactly(r io.Reader, n int) string {
 	w.t.Helper()
 	b := make([]byte, n)
-	if _, err := io.ReadFull(r, b); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, testkit.Err(io.ReadFull(r, b)))
 	return string(b)
 }
 
 func (w *world) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 }
 
 func (w *world) effects() string {
@@ -240,16 +233,10 @@ func TestDelay(t *testing.T) {
 			}
 			began := time.Now()
 			answer := w.mustDo("GET", path)
-			if got := w.readExactly(answer.Body, 5); got != "hello" {
-				w.t.Errorf("the answer is %q", got)
-			}
-			if got := time.Since(began); got != want {
-				w.t.Errorf("%s took %v, want %v", path, got, want)
-			}
+			testkit.Equal(w.t, w.readExactly(answer.Body, 5), "hello")
+			testkit.Equal(w.t, time.Since(began), want, fmt.Sprintf("%s took", path))
 		}
-		if got := w.effects(); got != "; delay 500ms; " {
-			w.t.Errorf("effects %q", got)
-		}
+		testkit.Equal(w.t, w.effects(), "; delay 500ms; ")
 	})
 }
 
@@ -263,9 +250,7 @@ func TestRemoveEndsDelay(t *testing.T) {
 		}
 		f.Remove()
 		w.must(<-result)
-		if got := time.Since(began); got != 0 {
-			w.t.Errorf("it took %v", got)
-		}
+		testkit.Equal(w.t, time.Since(began), 0)
 	})
 }
 
@@ -276,16 +261,10 @@ func TestLag(t *testing.T) {
 		began := time.Now()
 		answer := w.mustDo("GET", pods+"?watch=true")
 		for i, want := range []string{"a", "b", "c"} {
-			if got := w.readExactly(answer.Body, 1); got != want {
-				w.t.Errorf("part %d is %q, want %q", i, got, want)
-			}
-			if got, want := time.Since(began), time.Duration(500+100*i)*time.Millisecond; got != want {
-				w.t.Errorf("part %d came after %v, want %v", i, got, want)
-			}
+			testkit.Equal(w.t, w.readExactly(answer.Body, 1), want, fmt.Sprintf("part %d", i))
+			testkit.Equal(w.t, time.Since(began), time.Duration(500+100*i)*time.Millisecond, fmt.Sprintf("part %d came after", i))
 		}
-		if got := w.effects(); got != "lag 500ms" {
-			w.t.Errorf("effects %q", got)
-		}
+		testkit.Equal(w.t, w.effects(), "lag 500ms")
 	})
 }
 
@@ -306,9 +285,7 @@ func TestLagKeepsThroughput(t *testing.T) {
 		if string(content) != strings.Repeat("0123456789", n) {
 			w.t.Errorf("%d bytes arrived, or in another order", len(content))
 		}
-		if got := time.Since(began); got != 500*time.Millisecond {
-			w.t.Errorf("it took %v", got)
-		}
+		testkit.Equal(w.t, time.Since(began), 500*time.Millisecond)
 	})
 }
 
@@ -321,21 +298,15 @@ func TestAnswersUnderWay(t *testing.T) {
 		lag := w.Add(Rule{Match: Match{Verbs: []string{"watch"}}, Lag: time.Second})
 		other := w.Add(Rule{Match: Match{Verbs: []string{"list"}}, Lag: time.Second})
 		w.readExactly(answer.Body, 1)
-		if got := time.Since(began); got != 1100*time.Millisecond {
-			w.t.Errorf("the second part came after %v", got)
-		}
+		testkit.Equal(w.t, time.Since(began), 1100*time.Millisecond, "the second part came after")
 		lag.Remove()
 		w.readExactly(answer.Body, 1)
-		if got := time.Since(began); got != 1100*time.Millisecond {
-			w.t.Errorf("the third part came after %v", got)
-		}
+		testkit.Equal(w.t, time.Since(began), 1100*time.Millisecond, "the third part came after")
 		w.Add(Rule{CutAfter: time.Second})
 		if _, err := answer.Body.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 			w.t.Errorf("a connection that is cut ends with %v", err)
 		}
-		if got := time.Since(began); got != 2100*time.Millisecond {
-			w.t.Errorf("the connection was cut after %v", got)
-		}
+		testkit.Equal(w.t, time.Since(began), 2100*time.Millisecond, "the connection was cut after")
 		if lag.Hits() != 1 || other.Hits() != 0 {
 			w.t.Errorf("%d and %d hits", lag.Hits(), other.Hits())
 		}
@@ -348,17 +319,12 @@ func TestCutAfter(t *testing.T) {
 		for range 3 {
 			began := time.Now()
 			content, err := io.ReadAll(w.mustDo("GET", pods+"?watch=true").Body)
-			if string(content) != "ab" || err == nil {
-				w.t.Errorf("got %q, %v", content, err)
-			}
-			if got := time.Since(began); got != 150*time.Millisecond {
-				w.t.Errorf("the watch lived for %v", got)
-			}
+			testkit.Equal(w.t, string(content), "ab")
+			testkit.NotEqual(w.t, err, nil)
+			testkit.Equal(w.t, time.Since(began), 150*time.Millisecond, "the watch lived for")
 		}
 		w.must(f.WaitEnded(w.t.Context(), 3))
-		if got := w.effects(); got != "cut; cut; cut" {
-			w.t.Errorf("effects %q", got)
-		}
+		testkit.Equal(w.t, w.effects(), "cut; cut; cut")
 	})
 }
 
@@ -397,9 +363,7 @@ func TestFullLineEnds(t *testing.T) {
 		w.must(freeze.WaitHeld(w.t.Context(), 1))
 		synctest.Wait()
 		w.Cut(Match{})
-		if <-result == nil {
-			w.t.Error("the request succeeds")
-		}
+		testkit.NotEqual(w.t, <-result, nil, "the request succeeds")
 		w.must(freeze.WaitEnded(w.t.Context(), 1))
 	})
 }
@@ -423,17 +387,11 @@ func TestFreeze(t *testing.T) {
 		default:
 		}
 		freeze.Release()
-		if got := <-read; got != "b" {
-			w.t.Errorf("got %q", got)
-		}
+		testkit.Equal(w.t, <-read, "b")
 		w.must(freeze.WaitHeld(w.t.Context(), 1)) // c
 		freeze.Remove()
-		if got := <-read; got != "c" {
-			w.t.Errorf("got %q", got)
-		}
-		if got := w.effects(); got != "freeze" {
-			w.t.Errorf("effects %q", got)
-		}
+		testkit.Equal(w.t, <-read, "c")
+		testkit.Equal(w.t, w.effects(), "freeze")
 	})
 }
 
@@ -447,9 +405,7 @@ func TestFreezeWrite(t *testing.T) {
 		freeze := w.Add(Rule{Freeze: true})
 		result := w.async("POST", pods)
 		w.must(freeze.WaitHeld(w.t.Context(), 1))
-		if got := <-executed; got != "body" {
-			w.t.Errorf("the API server got %q", got)
-		}
+		testkit.Equal(w.t, <-executed, "body", "the API server got")
 		if !still(result) {
 			w.t.Fatal("the answer got through")
 		}
@@ -478,9 +434,7 @@ func TestBufferSize(t *testing.T) {
 			}
 			freeze.Remove()
 			w.must(<-result)
-			if written != 1_000_000 {
-				w.t.Errorf("%d bytes were read in the end", written)
-			}
+			testkit.Equal(w.t, written, 1_000_000, "bytes were read in the end")
 		})
 	}
 }
@@ -506,9 +460,7 @@ func TestHold(t *testing.T) {
 		w.must(<-w.async("POST", pods)) // Times is used up
 		hold.Remove()
 		w.must(<-third)
-		if hold.Hits() != 3 {
-			w.t.Errorf("%d hits", hold.Hits())
-		}
+		testkit.Equal(w.t, hold.Hits(), 3)
 		if got := w.Counts(); got[Kind{Verb: "create", Resource: "pods"}] != 4 || got[Kind{Verb: "delete", Resource: "pods"}] != 1 || len(got) != 2 {
 			w.t.Errorf("counts %v", got)
 		}
@@ -534,12 +486,8 @@ func TestClientGivesUp(t *testing.T) {
 				w.must(f.WaitEnded(w.t.Context(), 1))
 				ctx, cancel = context.WithTimeout(w.t.Context(), time.Second)
 				defer cancel()
-				if err := f.WaitHeld(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
-					w.t.Errorf("it is held still: %v", err)
-				}
-				if got := w.effects(); got != name {
-					w.t.Errorf("effects %q", got)
-				}
+				testkit.ErrorIs(w.t, f.WaitHeld(ctx, 1), context.DeadlineExceeded, "it is held still")
+				testkit.Equal(w.t, w.effects(), name)
 			})
 		})
 	}
@@ -561,9 +509,7 @@ func TestCutAndLose(t *testing.T) {
 			}
 		}
 		w.must(f.WaitEnded(w.t.Context(), 2))
-		if got := w.effects(); got != "cut; lose; " {
-			w.t.Errorf("effects %q", got)
-		}
+		testkit.Equal(w.t, w.effects(), "cut; lose; ")
 	})
 }
 
@@ -576,18 +522,12 @@ func TestCutUnderWay(t *testing.T) {
 		other := w.async("GET", "/api/v1/secrets?watch=true")
 		w.must(hold.WaitHeld(w.t.Context(), 1))
 		synctest.Wait()
-		if n := w.Cut(Match{Resources: []string{"pods"}}); n != 2 {
-			w.t.Errorf("%d were cut", n)
-		}
+		testkit.Equal(w.t, w.Cut(Match{Resources: []string{"pods"}}), 2)
 		if <-held == nil || <-watch == nil {
 			w.t.Error("a request that was cut succeeded")
 		}
-		if !still(other) {
-			w.t.Error("the other one ended")
-		}
-		if n := w.Cut(Match{}); n != 1 {
-			w.t.Errorf("then %d were cut", n)
-		}
+		testkit.Equal(w.t, still(other), true, "the other one ended")
+		testkit.Equal(w.t, w.Cut(Match{}), 1, "cut then")
 		<-other
 	})
 }
@@ -607,9 +547,7 @@ func TestWaitEnds(t *testing.T) {
 		go func() { result <- f.WaitHeld(w.t.Context(), 1) }()
 		synctest.Wait()
 		w.stop()
-		if err := <-result; !errors.Is(err, ErrStopped) {
-			w.t.Errorf("got %v", err)
-		}
+		testkit.ErrorIs(w.t, <-result, ErrStopped)
 	})
 }
 
@@ -624,21 +562,15 @@ func TestLog(t *testing.T) {
 		if len(log) != 2 || log[0].Name != "b" || log[1].Name != "c" || log[1].Status != 200 || log[1].Ended.IsZero() {
 			w.t.Errorf("log %+v", log)
 		}
-		if got := w.Requests(Match{Name: "b"}); len(got) != 1 {
-			w.t.Errorf("log of b %+v", got)
-		}
+		testkit.Len(w.t, w.Requests(Match{Name: "b"}), 1, "log of b")
 	})
 }
 
 func TestOptionsValidate(t *testing.T) {
 	for _, o := range []Options{{LogSize: -1}, {BufferSize: -1}} {
-		if _, err := Start(t.Context(), &rest.Config{Host: "api"}, o); err == nil || !strings.Contains(err.Error(), "Options.") {
-			t.Errorf("%+v: %v", o, err)
-		}
+		testkit.ErrorContains(t, testkit.Err(Start(t.Context(), &rest.Config{Host: "api"}, o)), "Options.", o)
 	}
-	if _, err := Start(t.Context(), nil, Options{}); err == nil || !strings.Contains(err.Error(), "target is nil") {
-		t.Errorf("without a target: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(Start(t.Context(), nil, Options{})), "target is nil", "without a target")
 }
 
 // Change sees the request, may change it and its answer, may answer itself, and nests in the order
@@ -646,9 +578,7 @@ func TestOptionsValidate(t *testing.T) {
 func TestChange(t *testing.T) {
 	echo := func(h *http.Request, body io.Writer) {
 		sent, err := io.ReadAll(h.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, err, nil)
 		writeAll(body, h.Header.Get("X-Changed")+string(sent))
 	}
 	inBubble(t, echo, Options{}, func(w *world) {
@@ -669,12 +599,8 @@ func TestChange(t *testing.T) {
 		answer := w.mustDo("POST", pods)
 		content, err := io.ReadAll(answer.Body)
 		w.must(err)
-		if got := string(content); got != "firstbody to first to second" {
-			w.t.Errorf("the API server got %q", got)
-		}
-		if got := strings.Join(answer.Header["X-Answer"], " "); got != "second first" {
-			w.t.Errorf("the answer was changed by %q", got)
-		}
+		testkit.Equal(w.t, string(content), "firstbody to first to second", "the API server got")
+		testkit.Equal(w.t, strings.Join(answer.Header["X-Answer"], " "), "second first", "the answer was changed by")
 		second.Remove()
 		own := w.Add(Rule{Change: func(h *http.Request, _ http.RoundTripper) (*http.Response, error) {
 			return statusAnswer(h, metav1.Status{Code: http.StatusTeapot}), nil
@@ -685,9 +611,7 @@ func TestChange(t *testing.T) {
 		if first.Hits() != 2 || second.Hits() != 1 || own.Hits() != 1 {
 			w.t.Errorf("%d, %d and %d hits", first.Hits(), second.Hits(), own.Hits())
 		}
-		if got := w.effects(); got != "change; change" {
-			w.t.Errorf("effects %q", got)
-		}
+		testkit.Equal(w.t, w.effects(), "change; change")
 	})
 }
 
@@ -712,15 +636,9 @@ func TestTransportErrors(t *testing.T) {
 		synctest.Wait()
 		r.Stop()
 		r.Stop()
-		if err := <-held; !errors.Is(err, ErrStopped) {
-			t.Errorf("a held request ends with %v", err)
-		}
-		if _, err := io.ReadAll(open.Body); !errors.Is(err, ErrStopped) {
-			t.Errorf("an open answer ends with %v", err)
-		}
-		if _, err := w.do(t.Context(), "GET", pods); !errors.Is(err, ErrStopped) {
-			t.Errorf("a later request ends with %v", err)
-		}
+		testkit.ErrorIs(t, <-held, ErrStopped, "a held request ends with")
+		testkit.ErrorIs(t, testkit.Err(io.ReadAll(open.Body)), ErrStopped, "an open answer ends with")
+		testkit.ErrorIs(t, testkit.Err(w.do(t.Context(), "GET", pods)), ErrStopped, "a later request ends with")
 	})
 }
 
@@ -737,7 +655,5 @@ func (i *idle) CloseIdleConnections() { i.closed++ }
 func TestTransport_ClosesIdleConnections(t *testing.T) {
 	below := &idle{}
 	utilnet.CloseIdleConnectionsFor(NewRules().Transport(below))
-	if below.closed != 1 {
-		t.Errorf("closed %d times", below.closed)
-	}
+	testkit.Equal(t, below.closed, 1)
 }

@@ -103,9 +103,7 @@ func open(ctx context.Context, t *testing.T, c *http.Client, url string) io.Read
 	answer, err := c.Do(h)
 	testkit.NoError(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
-	if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(io.ReadFull(answer.Body, make([]byte, 1))))
 	return answer.Body
 }
 
@@ -136,9 +134,8 @@ func TestReset(t *testing.T) {
 		}
 		_, err := io.ReadAll(pods)
 		if protocol == "h2" {
-			if err == nil || !strings.Contains(err.Error(), "stream error") || !strings.Contains(err.Error(), "INTERNAL_ERROR") {
-				t.Errorf("the stream ends with %v", err)
-			}
+			testkit.ErrorContains(t, err, "stream error")
+			testkit.ErrorContains(t, err, "INTERNAL_ERROR")
 		} else if !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the connection ends with %v", err)
 		}
@@ -146,14 +143,10 @@ func TestReset(t *testing.T) {
 			t.Errorf("the proxy was spoken to with %s", got)
 		}
 		p.Add(Rule{Cut: true})
-		if _, err := get(ctx, t, client, cfg.Host+"/version"); err == nil {
-			t.Error("a request that is cut succeeds")
-		}
+		testkit.NotEqual(t, testkit.Err(get(ctx, t, client, cfg.Host+"/version")), nil, "a request that is cut succeeds")
 		// It is there still.
 		freeze := p.Add(Rule{Match: Match{Resources: []string{"secrets"}}, Freeze: true})
-		if freeze.Hits() != 1 {
-			t.Errorf("the other watch has ended, too")
-		}
+		testkit.Equal(t, freeze.Hits(), 1, "the other watch has ended, too")
 		secrets.Close()
 	})
 }
@@ -176,9 +169,7 @@ func TestCutOfFullStream(t *testing.T) {
 			t.Fatalf("%d cut", n)
 		}
 		testkit.NoError(t, f.WaitEnded(ctx, 1))
-		if _, err := io.Copy(io.Discard, body); err == nil {
-			t.Error("it ends without an error")
-		}
+		testkit.NotEqual(t, testkit.Err(io.Copy(io.Discard, body)), nil, "it ends without an error")
 	})
 }
 
@@ -197,25 +188,15 @@ func TestDownAndUp(t *testing.T) {
 		testkit.NoError(t, hold.WaitHeld(ctx, 1))
 		p.Down()
 		p.Down()
-		if _, err := io.ReadAll(body); err == nil {
-			t.Error("the watch ends without an error")
-		}
-		if err := <-held; err == nil {
-			t.Error("the held request succeeds")
-		}
-		if _, err := get(ctx, t, client, cfg.Host+"/version"); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("while it is down, got %v", err)
-		}
+		testkit.NotEqual(t, testkit.Err(io.ReadAll(body)), nil, "the watch ends without an error")
+		testkit.NotEqual(t, <-held, nil, "the held request succeeds")
+		testkit.ErrorIs(t, testkit.Err(get(ctx, t, client, cfg.Host+"/version")), syscall.ECONNREFUSED, "while it is down, got")
 		testkit.NoError(t, errors.Join(p.Up(), p.Up()))
 		open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true").Close()
 		p.Stop()
 		p.Stop()
-		if err := p.Up(); !errors.Is(err, ErrStopped) {
-			t.Errorf("Up after Stop returns %v", err)
-		}
-		if _, err := p.Config(); !errors.Is(err, ErrStopped) {
-			t.Errorf("Config after Stop returns %v", err)
-		}
+		testkit.ErrorIs(t, p.Up(), ErrStopped, "Up after Stop returns")
+		testkit.ErrorIs(t, testkit.Err(p.Config()), ErrStopped, "Config after Stop returns")
 	})
 }
 
@@ -242,9 +223,7 @@ func TestEnd(t *testing.T) {
 						p.Stop()
 					}
 					cancel()
-					if err := <-result; err == nil {
-						t.Error("the request succeeds")
-					}
+					testkit.NotEqual(t, <-result, nil, "the request succeeds")
 				})
 			}
 		}
@@ -265,9 +244,7 @@ func TestStopClosesConnections(t *testing.T) {
 	p := proxied(t, &rest.Config{Host: s.URL})
 	client, cfg := through(t, p, nil, "")
 	ctx := testContext(t)
-	if _, err := get(ctx, t, client, cfg.Host+"/version"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(get(ctx, t, client, cfg.Host+"/version")))
 	p.Stop()
 	select {
 	case <-closed:
@@ -329,9 +306,8 @@ func TestRequestIsUntouched(t *testing.T) {
 		defer answer.Body.Close()
 		got, err := io.ReadAll(answer.Body)
 		want := fmt.Sprintf(`PATCH /prefix%s me jane [] %d large`, path, 5<<18)
-		if err != nil || string(got) != want {
-			t.Errorf("got  %s, %v\nwant %s", got, err, want)
-		}
+		testkit.Equal(t, err, nil)
+		testkit.Equal(t, string(got), want)
 	})
 }
 
@@ -404,9 +380,8 @@ func TestUnreachable(t *testing.T) {
 	p := proxied(t, &rest.Config{Host: "http://127.0.0.1:1"}) // a port that no other test can get
 	client, cfg := through(t, p, nil, "")
 	f := p.Add(Rule{})
-	if got, err := get(testContext(t), t, client, cfg.Host+"/version"); err == nil {
-		t.Errorf("got %q", got)
-	}
+	got, err := get(testContext(t), t, client, cfg.Host+"/version")
+	testkit.NotEqual(t, err, nil, got)
 	testkit.NoError(t, f.WaitEnded(testContext(t), 1))
 	if got := p.Requests(Match{})[0]; len(got.Effects) != 1 || !strings.HasPrefix(got.Effects[0], "unreachable: ") || got.Status != 0 {
 		t.Errorf("the log says %+v", got)
@@ -451,9 +426,7 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("the API server sees %q, %v, want %q", got, err, c.want)
 		}
 	}
-	if _, err := p.ConfigOf(own); err == nil || !strings.Contains(err.Error(), "leads to the proxy itself") {
-		t.Errorf("a configuration through the proxy is accepted: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(p.ConfigOf(own)), "leads to the proxy itself", "a configuration through the proxy is accepted")
 }
 
 // The configuration leads only through the proxy.
@@ -472,7 +445,5 @@ func TestConfigOf(t *testing.T) {
 	if got.UserAgent != "me" || got.QPS != 3 || got.Impersonate.UserName != "jane" {
 		t.Errorf("something of the client's is missing: %v", got)
 	}
-	if got.BearerToken == again.BearerToken {
-		t.Error("two clients have the same token")
-	}
+	testkit.NotEqual(t, got.BearerToken, again.BearerToken, "two clients have the same token")
 }

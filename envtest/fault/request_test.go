@@ -4,11 +4,14 @@
 package fault
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestParse(t *testing.T) {
@@ -86,9 +89,7 @@ func TestMatch(t *testing.T) {
 			request Request
 			want    bool
 		}{{status, c.status}, {list, c.list}, {version, c.version}} {
-			if got := c.match.matches(one.request); got != one.want {
-				t.Errorf("%d: %s %s matches: %v, want %v", i, one.request.Verb, one.request.Path, got, one.want)
-			}
+			testkit.Equal(t, c.match.matches(one.request), one.want, i, fmt.Sprintf("%s %s matches", one.request.Verb, one.request.Path))
 		}
 	}
 }

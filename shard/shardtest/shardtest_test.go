@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -128,9 +127,7 @@ func (f *fleet) start(member string, p plan) *replica {
 	f.all = append(f.all, r)
 	r.stop = func() {
 		cancel()
-		if err := <-done; err != nil {
-			f.t.Error(err)
-		}
+		testkit.Equal(f.t, <-done, nil)
 		r.stop = func() {}
 	}
 	return r
@@ -141,9 +138,7 @@ func (f *fleet) check(keys ...name) error {
 	testkit.Pass(2 * time.Minute)
 	f.record.Reset()
 	for _, r := range f.all {
-		if err := r.control.RequeueAll(f.t.Context()); err != nil {
-			f.t.Error(err)
-		}
+		testkit.Equal(f.t, r.control.RequeueAll(f.t.Context()), nil)
 	}
 	testkit.Pass(time.Minute)
 	return f.record.Check(keys...)
@@ -158,9 +153,7 @@ func (f *fleet) end() {
 func wantError(t *testing.T, err error, want ...string) {
 	t.Helper()
 	for _, text := range want {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("the error has no %q:\n%v", text, err)
-		}
+		testkit.ErrorContains(t, err, text, fmt.Sprintf("the error has no %q", text))
 	}
 }
 
@@ -196,9 +189,7 @@ func TestP1_OneMemberReconcilesAKey(t *testing.T) {
 		for _, o := range names(100) {
 			f.put(o)
 		}
-		if err := f.check(names(100)...); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, f.check(names(100)...), nil)
 	})
 }
 
@@ -253,9 +244,7 @@ func TestCheck_TwoMembersAtTheSameTime(t *testing.T) {
 			return b.Reconcile(t.Context(), nameOf(1))
 		}))
 		for range 2 { // the second time, no other one runs when b begins
-			if _, err := a.Reconcile(ctx, c.key); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, testkit.Err(a.Reconcile(ctx, c.key)), nil)
 			a = b
 		}
 		r.Reset()

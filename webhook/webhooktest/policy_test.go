@@ -6,9 +6,9 @@ package webhooktest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -212,9 +212,7 @@ func TestSameAsPolicy_OnTheRealServer(t *testing.T) {
 			t.Errorf("%s: %s", name, f.text)
 		}
 		for _, want := range test.want {
-			if !strings.Contains(f.text, want) {
-				t.Errorf("%s: %q is missing in %s", name, want, f.text)
-			}
+			testkit.Contains(t, f.text, want, name, fmt.Sprintf("%q is missing in", want))
 		}
 	}
 	c := kubernetes.NewForConfigOrDie(cfg).AdmissionregistrationV1()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/client"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 	"github.com/setpoint-dev/setpoint/webhook/webhooktest"
 )
@@ -153,9 +154,7 @@ func TestA5_RoundTripNamesLostFields(t *testing.T) {
 		f := &failures{TB: t}
 		webhooktest.RoundTrip(f, hooks(test.toHub, test.fromHub), webhooktest.Options{Seed: 7})
 		for _, want := range test.want {
-			if !strings.Contains(f.text, strings.TrimPrefix(want, "; ")) {
-				t.Errorf("%s: %q is missing in %s", name, want, f.text)
-			}
+			testkit.Contains(t, f.text, strings.TrimPrefix(want, "; "), name, fmt.Sprintf("%q is missing in", want))
 		}
 	}
 }
@@ -166,7 +165,5 @@ func TestRoundTrip_HubOnlyFieldsMayGetLost(t *testing.T) {
 	webhooktest.RoundTrip(t, hooks(toHub, lossy), webhooktest.Options{
 		HubOnly: []string{"spec.cache"}, Objects: 10, Adjust: func(client.Object) { adjusted++ },
 	})
-	if adjusted != 20 {
-		t.Errorf("Adjust got %d objects", adjusted)
-	}
+	testkit.Equal(t, adjusted, 20, "Adjust got objects")
 }

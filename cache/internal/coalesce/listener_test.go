@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,21 +122,15 @@ func TestS3_S8_MergedEvents(t *testing.T) {
 				l.OnAdd(object1("other", 1, 1), false)
 				time.Sleep(blockedAfter)
 				c.events(l)
-				if n := l.Waiting(); n != 1 {
-					t.Errorf("%d events wait", n)
-				}
+				testkit.Equal(t, l.Waiting(), 1, "events wait")
 				close(h.permits)
 				synctest.Wait()
-				if got := strings.Join(h.calls, ", "); got != "add other1, "+c.want {
-					t.Errorf("got %q", got)
-				}
+				testkit.Equal(t, strings.Join(h.calls, ", "), "add other1, "+c.want)
 				h.calls = nil
 				l.OnUpdate(a(1, 1), a(1, 2))
 				l.OnUpdate(a(1, 2), a(1, 3))
 				synctest.Wait()
-				if got := strings.Join(h.calls, ", "); got != "update a1>a2, update a2>a3" {
-					t.Errorf("a handler that keeps up: %q", got)
-				}
+				testkit.Equal(t, strings.Join(h.calls, ", "), "update a1>a2, update a2>a3", "a handler that keeps up")
 				l.Close()
 				<-l.Done()
 			})
@@ -212,13 +208,10 @@ func FuzzS8_Listener(f *testing.F) {
 			close(h.permits)
 			synctest.Wait()
 			for name, o := range now {
-				if known[name] != o {
-					t.Errorf("%q: the handler knows %v of %s, want version %s", life, known[name], name, o.ResourceVersion)
-				}
+				testkit.Equal(t, known[name], o, life, fmt.Sprintf("the handler knows of %s", name))
 			}
-			if len(known) != len(now) || l.Waiting() != 0 {
-				t.Errorf("%q: the handler knows %d objects, want %d; %d events wait", life, len(known), len(now), l.Waiting())
-			}
+			testkit.Equal(t, len(known), len(now), life)
+			testkit.Equal(t, l.Waiting(), 0, life)
 			l.Close()
 			<-l.Done()
 		})
@@ -238,9 +231,7 @@ func TestAHandlerThatExits(t *testing.T) {
 		l.OnAdd(object1("a", 1, 1), false)
 		l.OnAdd(object1("b", 1, 1), false)
 		synctest.Wait()
-		if got := strings.Join(seen, ", "); got != "a, b" {
-			t.Errorf("got %q", got)
-		}
+		testkit.Equal(t, strings.Join(seen, ", "), "a, b")
 		l.Close()
 		<-l.Done()
 	})
@@ -263,8 +254,7 @@ func TestClose(t *testing.T) {
 		}
 		close(h.permits)
 		<-l.Done()
-		if got := strings.Join(h.calls, ", "); got != "add a1" || l.Waiting() != 0 {
-			t.Errorf("got %q, %d wait", got, l.Waiting())
-		}
+		testkit.Equal(t, strings.Join(h.calls, ", "), "add a1")
+		testkit.Equal(t, l.Waiting(), 0)
 	})
 }

@@ -67,16 +67,10 @@ func TestS4_AnAnswerToARequestThatWasGivenUp(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				synctest.Wait()
-				if !f.has("b") {
-					t.Error("it does not follow the API server")
-				}
-				if n := api.Watches(); n != 1 {
-					t.Errorf("%d watches are open", n)
-				}
+				testkit.Equal(t, f.has("b"), true, "it does not follow the API server")
+				testkit.Equal(t, api.Watches(), 1)
 				stop()
-				if n := api.Watches(); n != 0 {
-					t.Errorf("%d watches are open after the stop", n)
-				}
+				testkit.Equal(t, api.Watches(), 0, "watches are open after the stop")
 			})
 		})
 	}

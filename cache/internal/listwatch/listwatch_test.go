@@ -31,12 +31,8 @@ func TestListerWatcher_Reports(t *testing.T) {
 		}
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
-		if !f.has("b") {
-			t.Error("the store does not have what was created")
-		}
-		if got := f.lw.Counts(); got != (listwatch.Counts{Lists: 1, Watches: 1}) {
-			t.Errorf("got %+v", got)
-		}
+		testkit.Equal(t, f.has("b"), true, "the store does not have what was created")
+		testkit.Equal(t, f.lw.Counts(), listwatch.Counts{Lists: 1, Watches: 1})
 	})
 }
 

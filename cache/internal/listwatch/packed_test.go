@@ -608,9 +608,7 @@ func TestPacked_RefusedDeletes(t *testing.T) {
 				if good, _ := f.readable(); fmt.Sprint(good) != want || s.lists.Load() != 1 {
 					t.Errorf("got %v after %d lists, want %s", good, s.lists.Load(), want)
 				}
-				if at := f.store.GetStore().LastStoreSyncResourceVersion(); at != "103" {
-					t.Errorf("the store is at %q", at)
-				}
+				testkit.Equal(t, f.store.GetStore().LastStoreSyncResourceVersion(), "103")
 			})
 		})
 	}

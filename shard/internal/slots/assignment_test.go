@@ -33,9 +33,8 @@ func newGroup(t *testing.T, names ...string) *group {
 		id := ID{name, uint64(i) + 1}
 		g.views[name] = NewView(id, settings, epoch)
 		var err error
-		if n, err = n.Join(Member{ID: id, Weight: 1}, epoch); err != nil {
-			t.Fatal(err)
-		}
+		n, err = n.Join(Member{ID: id, Weight: 1}, epoch)
+		testkit.NoError(t, err)
 	}
 	g.put(n.Propose(epoch))
 	return g
@@ -44,9 +43,7 @@ func newGroup(t *testing.T, names ...string) *group {
 func (g *group) put(a *Assignment) {
 	g.t.Helper()
 	text, err := a.Encode()
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.NoError(g.t, err)
 	g.version++
 	g.record = Record{Version: g.version, Manager: Manager, Text: text}
 	for _, v := range g.views {
@@ -56,17 +53,13 @@ func (g *group) put(a *Assignment) {
 
 func (g *group) see(v *View) {
 	g.t.Helper()
-	if err := v.See(g.record, epoch); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.NoError(g.t, v.See(g.record, epoch))
 }
 
 func (g *group) assignment() *Assignment {
 	g.t.Helper()
 	a, err := Decode(settings, g.record)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.NoError(g.t, err)
 	return a
 }
 
@@ -74,9 +67,7 @@ func (g *group) assignment() *Assignment {
 func (g *group) apply(transition func(*Assignment) (*Assignment, error)) {
 	g.t.Helper()
 	a, err := transition(g.assignment())
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.NoError(g.t, err)
 	g.put(a.Propose(epoch))
 }
 
@@ -179,9 +170,7 @@ func TestP1_DeathNeedsAnotherHolderOfTheLease(t *testing.T) {
 	if lost != Slots/2 || dead.Joined(ID{"a", 1}) {
 		t.Errorf("%d slots have no owner, and the members are %v", lost, dead.Members())
 	}
-	if next := dead.Propose(epoch); next.Slot(0).Owner.Name != "b" {
-		t.Errorf("then slot 0 is %+v", next.Slot(0))
-	}
+	testkit.Equal(t, dead.Propose(epoch).Slot(0).Owner.Name, "b", "then slot 0")
 }
 
 // TestP1_ARestartedMemberOwnsNothing of its former session, and ends it.
@@ -238,9 +227,8 @@ func TestP1_ANewAssignmentWaitsForEarlierOwners(t *testing.T) {
 	}
 	delete(g.views, "a") // its watch is late
 	n := New(settings, gone, epoch)
-	if n.Version() != 0 || n.Epoch() != gone.Version {
-		t.Errorf("it is created at version %d with epoch %d", n.Version(), n.Epoch())
-	}
+	testkit.Equal(t, n.Version(), 0)
+	testkit.Equal(t, n.Epoch(), gone.Version)
 	g.put(n)
 	g.wantError("before the assignment was stored")(g.assignment().Listed(g.version - 1))
 	joined, err := g.assignment().Join(Member{ID: b.id, Weight: 1}, epoch)
@@ -294,9 +282,7 @@ func TestP4_HandoversArePassedOn(t *testing.T) {
 		t.Fatalf("after two moves: %+v", state)
 	}
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Dead(ID{"c", 99}, epoch) })
-	if n := g.assignment(); len(n.Slot(s).After) != 2 {
-		t.Errorf("a death drops the handovers of those before: %+v", n.Slot(s))
-	}
+	testkit.Equal(t, len(g.assignment().Slot(s).After), 2, "a death drops the handovers of those before")
 	d := g.join(ID{"d", 100})
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Settle(d.id, d.Tasks().Owned...) })
 	if n := g.assignment(); len(n.Slot(s).After) != 0 || len(n.handovers) != 0 {
@@ -317,9 +303,7 @@ func TestP4_AReleaseWithoutRoomIsRefused(t *testing.T) {
 			break
 		}
 		testkit.NoError(t, err)
-		if n.Room() != room-MaxHandover {
-			t.Errorf("room for %d bytes, want %d", n.Room(), room-MaxHandover)
-		}
+		testkit.Equal(t, n.Room(), room-MaxHandover, "room for bytes")
 		again := v.Tasks().Owned[0]
 		v.Stop(epoch, again)
 		g.wantError("second release in one write")(n.Release(v, "x", epoch, again))
@@ -345,9 +329,7 @@ func TestLeave_AMemberGoesWhenItOwnsNothing(t *testing.T) {
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(b.id) })
 	b.Stop(epoch, b.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(b, "", epoch, b.Tasks().Release...) })
-	if g.owners()[""] != Slots {
-		t.Errorf("the last member leaves: %v", g.owners())
-	}
+	testkit.Equal(t, g.owners()[""], Slots, "the last member leaves")
 }
 
 func TestJoin_RefusesWhatCannotBeAMember(t *testing.T) {
@@ -355,9 +337,8 @@ func TestJoin_RefusesWhatCannotBeAMember(t *testing.T) {
 	n := g.assignment()
 	for i := range MaxMembers {
 		var err error
-		if n, err = n.Join(Member{ID: ID{"m" + string(rune('0'+i)), 1}, Weight: 1}, epoch); err != nil {
-			t.Fatal(err)
-		}
+		n, err = n.Join(Member{ID: ID{"m" + string(rune('0'+i)), 1}, Weight: 1}, epoch)
+		testkit.NoError(t, err)
 	}
 	g.wantError("no slot for another one")(n.Join(Member{ID: ID{"z", 1}, Weight: 1}, epoch))
 	n = g.assignment()

@@ -85,9 +85,7 @@ func TestP1_OtherSettingsAreLeftAlone(t *testing.T) {
 	a.Stop(epoch, a.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, a.Tasks().Release...) })
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(a.id) })
-	if _, err := Decode("name", g.record); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a group without members keeps its settings: %v", err)
-	}
+	testkit.ErrorIs(t, testkit.Err(Decode("name", g.record)), ErrInvalid, "a group without members keeps its settings")
 }
 
 // TestEncode_TheLargestGroupFits: names have the length of generated Pod names, every slot moves,
@@ -113,9 +111,7 @@ func TestEncode_TheLargestGroupFits(t *testing.T) {
 	testkit.NoError(t, err)
 	t.Logf("%d bytes", len(text))
 	a.members[0].Name = strings.Repeat("a", MaxSize)
-	if _, err := a.Encode(); err == nil || !strings.Contains(err.Error(), "more than 163840") {
-		t.Errorf("too long: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(a.Encode()), "more than 163840", "too long")
 }
 
 // FuzzP1_Decode checks P1 with any text: what is accepted satisfies the invariants, and reads back
@@ -136,9 +132,7 @@ func FuzzP1_Decode(f *testing.F) {
 		_ = v.see(1<<40, a, nil, epoch)
 		v.Tasks()
 		v.Unserved(nil)
-		if a.Propose(epoch).valid() != nil {
-			t.Fatalf("a proposal breaks the invariants: %v", a.Propose(epoch).valid())
-		}
+		testkit.NoError(t, a.Propose(epoch).valid(), "a proposal breaks the invariants")
 		text, err := a.Encode()
 		if err != nil {
 			return

@@ -4,11 +4,14 @@
 package slots
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // changesPerRun is the least number of changes of members in one run: joins, leaves, crashes,
@@ -34,9 +37,7 @@ func simulate(t *testing.T, runs int64) {
 		workers.Go(func() {
 			for n := next.Add(1); n <= runs && !t.Failed(); n = next.Add(1) {
 				w := newSimulation(uint64(n), "")
-				if err := w.run(changesPerRun); err != nil {
-					t.Errorf("run %d: %v", n, err)
-				}
+				testkit.Equal(t, w.run(changesPerRun), nil, fmt.Sprintf("run %d", n))
 				changes.Add(int64(w.changes))
 				writes.Add(int64(w.judge.stats.writes))
 				handovers.Add(int64(w.judge.stats.handovers))

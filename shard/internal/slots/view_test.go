@@ -40,9 +40,7 @@ func TestP5_AStopIsFinal(t *testing.T) {
 	held := g.assignment().Slot(7).Epoch
 	a.Stop(epoch, 7)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Settle(a.id) })
-	if a.Owns(7, held) {
-		t.Error("another record opens the fence again")
-	}
+	testkit.Equal(t, a.Owns(7, held), false, "another record opens the fence again")
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, 7) })
 	if now := g.assignment().Slot(7).Epoch; a.Owns(7, held) || !a.Owns(7, now) {
 		t.Errorf("after the release: %+v", g.assignment().Slot(7))
@@ -111,9 +109,7 @@ func TestView_KnowsNothingAtFirst(t *testing.T) {
 		t.Errorf("it knows %v: %v", a, err)
 	}
 	v.Stop(epoch, 0)
-	if err := v.See(Record{Version: 5, Missing: true}, epoch.Add(time.Second)); !errors.Is(err, ErrInvalid) {
-		t.Errorf("there is no assignment: %v", err)
-	}
+	testkit.ErrorIs(t, v.See(Record{Version: 5, Missing: true}, epoch.Add(time.Second)), ErrInvalid, "there is no assignment")
 	if err := v.See(Record{Version: 4, Manager: Manager, Text: "{}"}, epoch); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "is missing") {
 		t.Errorf("an older record changes the reason: %v", err)
 	}

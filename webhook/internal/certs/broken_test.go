@@ -32,9 +32,7 @@ func (w *world) put(typ corev1.SecretType, data map[string][]byte) {
 }
 
 func (w *world) remove() {
-	if err := w.secrets.Delete(term.Without(w.t.Context()), secretKey); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, w.secrets.Delete(term.Without(w.t.Context()), secretKey))
 }
 
 // mix returns the data with some keys replaced.
@@ -99,12 +97,8 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 					w.put(c.typ, data)
 				}
 				w.pass(2 * time.Minute)
-				if _, err := parse(w.secret().Data); err != nil {
-					t.Errorf("the Secret still has what cannot be used: %v", err)
-				}
-				if r.leaf.Load() != good {
-					t.Error("the certificate in use was replaced")
-				}
+				testkit.Equal(t, testkit.Err(parse(w.secret().Data)), nil, "the Secret still has what cannot be used")
+				testkit.Equal(t, r.leaf.Load(), good, "the certificate in use was replaced")
 				if !c.foreign && c.sentence != "" && !strings.Contains(name, "clock") && !sameCAs(w.secret().Data, old.Data) {
 					t.Errorf("the Secret was not repaired: %v", w.secret().Data)
 				}
@@ -120,9 +114,7 @@ func TestA2_ABadSecretNeverReplacesTheCertificate(t *testing.T) {
 					t.Errorf("Check does not describe it: %v", err)
 				}
 				w.pass(6 * time.Minute)
-				if r.leaf.Load() == good {
-					t.Error("the certificate was not renewed from memory")
-				}
+				testkit.NotEqual(t, r.leaf.Load(), good, "the certificate was not renewed from memory")
 				w.checkNoKeys(old, w.secret())
 			})
 		})
@@ -163,16 +155,10 @@ func TestA2_ANewReplicaReplacesALostSecretWithAnOverlap(t *testing.T) {
 		w.remove()
 		r := w.start(options())
 		w.pass(30 * time.Second)
-		if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "API servers may not trust it yet") {
-			t.Errorf("a replica with a new CA is ready too early: %v", err)
-		}
+		testkit.ErrorContains(t, r.Check(t.Context()), "API servers may not trust it yet", "a replica with a new CA is ready too early")
 		w.pass(time.Minute)
-		if err := r.Check(t.Context()); err != nil {
-			t.Errorf("the new replica is not ready: %v", err)
-		}
-		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 2 {
-			t.Errorf("the bundle has %d CAs, not the old and the new one", n)
-		}
+		testkit.Equal(t, r.Check(t.Context()), nil, "the new replica is not ready")
+		testkit.Equal(t, strings.Count(w.bundle(targets[0]), "BEGIN"), 2, "the bundle has CAs, not the old and the new one")
 	})
 }
 
@@ -180,14 +166,10 @@ func TestA2_ANewReplicaReplacesALostSecretWithAnOverlap(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	o := options()
 	ca, err := newAuthority("ca", time.Now(), &o)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	ca.trusted = time.Now()
 	data, err := content([]authority{ca})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	f.Add(data[certKey], data[keyKey], data[trustedKey])
 	f.Add([]byte("x"), []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"), []byte("a b"))
 	f.Fuzz(func(t *testing.T, cert, key, trusted []byte) {

@@ -128,13 +128,9 @@ func TestA2_EachBrokenSecretHeals(t *testing.T) {
 					if err := w.replicas[1].Check(t.Context()); err != nil && !future {
 						t.Errorf("a replica is not ready: %v", err)
 					}
-					if _, err := parse(w.secret().Data); err != nil {
-						t.Errorf("the Secret is still broken: %v", err)
-					}
+					testkit.Equal(t, testkit.Err(parse(w.secret().Data)), nil, "the Secret is still broken")
 					for _, target := range targets {
-						if w.bundle(target) != string(w.secret().Data[certKey]) {
-							t.Errorf("the bundle of %s is not that of the Secret", target)
-						}
+						testkit.Equal(t, w.bundle(target), string(w.secret().Data[certKey]), fmt.Sprintf("the bundle of %s is not that of the Secret", target))
 					}
 					if n := w.secretWrites() - before; n > 20 {
 						t.Errorf("%d writes of the Secret", n)
@@ -181,17 +177,13 @@ func TestBundle_AWriteThatDoesNotLastSlowsDown(t *testing.T) {
 					time.Sleep(time.Second)
 					synctest.Wait()
 					for i, r := range w.replicas {
-						if err := handshake(r.GetCertificate, []byte(w.bundle(targets[1]))); err != nil {
-							t.Errorf("replica %d is refused: %v", i, err)
-						}
+						testkit.Equal(t, handshake(r.GetCertificate, []byte(w.bundle(targets[1]))), nil, fmt.Sprintf("replica %d is refused", i))
 					}
 					// Each makes one, and its successor.
 					if n := strings.Count(w.logs.String(), "added a CA"); n > 2*replicas {
 						t.Errorf("%d CAs were made", n)
 					}
-					if !strings.Contains(w.events(), c.said) {
-						t.Errorf("no event has %q:\n%s", c.said, w.events())
-					}
+					testkit.Contains(t, w.events(), c.said, fmt.Sprintf("no event has %q", c.said))
 				})
 			})
 		}

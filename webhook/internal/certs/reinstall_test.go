@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // secretWrites returns how often the Secret was created or updated.
@@ -49,9 +50,7 @@ func TestReinstall_ThirtyInARowKeepAValidCertificate(t *testing.T) {
 			t.Errorf("the bundle has %d CAs", n)
 		}
 		w.pass(26 * time.Hour)
-		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 1 {
-			t.Errorf("the bundle has %d CAs, not only that of the last install, after all leaves of the others have expired", n)
-		}
+		testkit.Equal(t, strings.Count(w.bundle(targets[0]), "BEGIN"), 1, "the bundle has CAs, not only that of the last install, after all leaves of the others have expired")
 		t.Logf("at most %d writes of the Secret for an install", most)
 	})
 }
@@ -69,14 +68,10 @@ func TestA1_AnOldCALeavesWhenItsLastLeafHasExpired(t *testing.T) {
 		w.start(options())
 		w.pass(time.Until(old.leaf.Load().Leaf.NotAfter) - 30*time.Second)
 		w.kill(0)
-		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 2 {
-			t.Errorf("the bundle has %d CAs while a leaf of the old one is in use", n)
-		}
+		testkit.Equal(t, strings.Count(w.bundle(targets[0]), "BEGIN"), 2, "the bundle has CAs while a leaf of the old one is in use")
 		before := w.secretWrites()
 		w.pass(4 * time.Minute)
-		if n := strings.Count(w.bundle(targets[0]), "BEGIN"); n != 1 {
-			t.Errorf("the bundle has %d CAs after the leaves of the old one have expired", n)
-		}
+		testkit.Equal(t, strings.Count(w.bundle(targets[0]), "BEGIN"), 1, "the bundle has CAs after the leaves of the old one have expired")
 		if n := w.secretWrites() - before; n > 2 {
 			t.Errorf("the end of a CA wrote the Secret %d times", n)
 		}

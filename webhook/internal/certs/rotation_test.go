@@ -4,6 +4,7 @@
 package certs
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -63,9 +65,7 @@ func TestA1_AReplicaWithAnOldSecretDoesNotReplaceANewerBundle(t *testing.T) {
 		before := w.object(targets[0]).GetResourceVersion()
 		late.Release()
 		synctest.Wait() // a replica may have repaired the bundle by then: compare versions
-		if after := w.object(targets[0]).GetResourceVersion(); after != before {
-			t.Errorf("the late write of one CA replaced a bundle of two: version %s became %s", before, after)
-		}
+		testkit.Equal(t, w.object(targets[0]).GetResourceVersion(), before, "the late write of one CA replaced a bundle of two", fmt.Sprintf("version %s became", before))
 	})
 }
 
@@ -78,17 +78,11 @@ func TestA1_ANewCAWaitsForAllBundles(t *testing.T) {
 		first := r.leaf.Load().Leaf.AuthorityKeyId
 		blocked := w.server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"patch", "apply"}, Resources: []string{"customresourcedefinitions"}}, Cut: true})
 		w.pass(20 * time.Minute)
-		if string(r.leaf.Load().Leaf.AuthorityKeyId) != string(first) {
-			t.Error("a new CA signs although a bundle does not have it")
-		}
-		if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot write the caBundle of CustomResourceDefinition") {
-			t.Errorf("Check does not name the bundle: %v", err)
-		}
+		testkit.Equal(t, string(r.leaf.Load().Leaf.AuthorityKeyId), string(first), "a new CA signs although a bundle does not have it")
+		testkit.ErrorContains(t, r.Check(t.Context()), "cannot write the caBundle of CustomResourceDefinition", "Check does not name the bundle")
 		blocked.Remove()
 		w.pass(3 * time.Minute)
-		if string(r.leaf.Load().Leaf.AuthorityKeyId) == string(first) {
-			t.Error("the new CA does not sign after all bundles have it")
-		}
+		testkit.NotEqual(t, string(r.leaf.Load().Leaf.AuthorityKeyId), string(first), "the new CA does not sign after all bundles have it")
 	})
 }
 
@@ -105,7 +99,5 @@ func (w *world) reset(t Target, bundle string) {
 		}
 	}
 	h := client.ForKind[*unstructured.Unstructured](w.api, t.Kind.gvk())
-	if _, err := h.Update(term.Without(w.t.Context()), u); err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, testkit.Err(h.Update(term.Without(w.t.Context()), u)))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -33,17 +34,12 @@ func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
 				w.reset(target, pinned)
 				time.Sleep(time.Second)
 				synctest.Wait()
-				if w.bundle(target) != before {
-					t.Error("the bundle is not restored")
-				}
+				testkit.Equal(t, w.bundle(target), before, "the bundle is not restored")
 				const sentence = "the field manager \"the-tool\" reset the caBundle; it is restored"
 				time.Sleep(time.Minute)
-				if n := strings.Count(w.events(), sentence); n != 1 {
-					t.Errorf("%d events, not one, have %q:\n%s", n, sentence, w.events())
-				}
-				if n := strings.Count(w.logs.String(), "restored a caBundle that another client reset"); n != 1 || !strings.Contains(w.logs.String(), "manager=the-tool") {
-					t.Errorf("%d log lines, not one, name the reset:\n%s", n, w.logs.String())
-				}
+				testkit.Equal(t, strings.Count(w.events(), sentence), 1, fmt.Sprintf("events, not one, have %q", sentence))
+				testkit.Equal(t, strings.Count(w.logs.String(), "restored a caBundle that another client reset"), 1)
+				testkit.Contains(t, w.logs.String(), "manager=the-tool")
 			})
 		})
 	}
@@ -58,9 +54,7 @@ func TestBundle_ARemovalHasNoFieldManager(t *testing.T) {
 		w.pass(2 * time.Minute)
 		w.reset(targets[0], "")
 		time.Sleep(time.Minute)
-		if sentence := "an unknown field manager reset the caBundle; it is restored"; !strings.Contains(w.events(), sentence) {
-			t.Errorf("no event has %q:\n%s", sentence, w.events())
-		}
+		testkit.Contains(t, w.events(), "an unknown field manager reset the caBundle; it is restored", "the events")
 	})
 }
 
@@ -80,9 +74,7 @@ func TestBundle_AFightSlowsDown(t *testing.T) {
 		if resets < 8 || resets > 20 {
 			t.Errorf("%d resets in 20 minutes were undone; a few at once, then with a delay of up to 5 minutes", resets)
 		}
-		if remedy := "remove caBundle from the manifests that the-tool applies"; !strings.Contains(w.logs.String(), remedy) {
-			t.Errorf("the log has no remedy: %q", remedy)
-		}
+		testkit.Contains(t, w.logs.String(), "remove caBundle from the manifests that the-tool applies", "the log has no remedy")
 	})
 }
 
@@ -105,12 +97,8 @@ func TestBundle_TargetsOfOtherToolsAreNotWritten(t *testing.T) {
 				if u := w.object(targets[0]); strings.Contains(fmt.Sprint(u.Object), "caBundle") {
 					t.Error("its bundle was written")
 				}
-				if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), marker.sentence) {
-					t.Errorf("Check does not describe it: %v", err)
-				}
-				if n := strings.Count(w.logs.String(), marker.sentence); n != 1 {
-					t.Errorf("the log has %d times, not once, %q:\n%s", n, marker.sentence, w.logs.String())
-				}
+				testkit.ErrorContains(t, r.Check(t.Context()), marker.sentence, "Check does not describe it")
+				testkit.Equal(t, strings.Count(w.logs.String(), marker.sentence), 1, fmt.Sprintf("the log has, not once, %q", marker.sentence))
 			})
 		})
 	}
@@ -119,22 +107,14 @@ func TestBundle_TargetsOfOtherToolsAreNotWritten(t *testing.T) {
 func TestCheck_NamesWhatIsNotInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, configuration())
-		if _, err := New(options()).GetCertificate(nil); err == nil || err.Error() != "webhook: there is no certificate yet; /readyz?verbose has the reason" {
-			t.Error(err)
-		}
+		testkit.Equal(t, fmt.Sprint(testkit.Err(New(options()).GetCertificate(nil))), "webhook: there is no certificate yet; /readyz?verbose has the reason")
 		r := w.start(options())
 		time.Sleep(time.Minute)
 		want := "CustomResourceDefinition websites.web.example.com does not exist; apply the manifests of the webhooks"
-		if err := r.Check(t.Context()); err == nil || err.Error() != want {
-			t.Errorf("Check returns %v, not %q", err, want)
-		}
-		if _, err := client.ForKind[*unstructured.Unstructured](w.api, CustomResourceDefinition.gvk()).Create(term.Without(t.Context()), definition()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Equal(t, fmt.Sprint(r.Check(t.Context())), want, "Check returns")
+		testkit.NoError(t, testkit.Err(client.ForKind[*unstructured.Unstructured](w.api, CustomResourceDefinition.gvk()).Create(term.Without(t.Context()), definition())))
 		time.Sleep(time.Minute)
-		if err := r.Check(t.Context()); err != nil {
-			t.Errorf("Check fails with all bundles in place: %v", err)
-		}
+		testkit.Equal(t, r.Check(t.Context()), nil, "Check fails with all bundles in place")
 	})
 }
 
@@ -171,17 +151,9 @@ func TestOptions_ValidateNamesWrongFields(t *testing.T) {
 	} {
 		o := options()
 		change(&o)
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Validate returns %v, not %q", err, want)
-		}
-		if err := New(o).Run(t.Context(), nil, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Run returns %v, not %q", err, want)
-		}
+		testkit.ErrorContains(t, o.Validate(), want, "Validate returns")
+		testkit.ErrorContains(t, New(o).Run(t.Context(), nil, nil, nil), want, "Run returns")
 	}
-	if err := (Options{Secret: secretKey, DNSNames: []string{serverName, "127.0.0.1"}}).Validate(); err != nil {
-		t.Errorf("the defaults are wrong: %v", err)
-	}
-	if err := New(options()).Run(t.Context(), nil, nil, nil); err == nil || !strings.Contains(err.Error(), "the client is nil") {
-		t.Errorf("Run without a client returns %v", err)
-	}
+	testkit.Equal(t, (Options{Secret: secretKey, DNSNames: []string{serverName, "127.0.0.1"}}).Validate(), nil, "the defaults are wrong")
+	testkit.ErrorContains(t, New(options()).Run(t.Context(), nil, nil, nil), "the client is nil", "Run without a client returns")
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -167,9 +168,7 @@ func (w *world) recent(t Target) []stored {
 
 func (w *world) newClient() *client.Client {
 	c, err := client.New(w.server.Config(), client.Options{RequireTerm: true, FieldOwner: "the-tool"})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	return c
 }
 
@@ -181,9 +180,7 @@ func (w *world) start(o Options) *replica {
 	var running sync.WaitGroup
 	running.Go(func() { _ = recorder.Run(ctx) })
 	running.Go(func() {
-		if err := r.Run(ctx, r.client, recorder, w.hooks, targets...); err != nil {
-			w.t.Error(err)
-		}
+		testkit.Equal(w.t, r.Run(ctx, r.client, recorder, w.hooks, targets...), nil)
 	})
 	r.stop = func() {
 		cancel()
@@ -216,9 +213,7 @@ func (w *world) judge() {
 			continue
 		}
 		leaf, _ := r.GetCertificate(nil)
-		if now.Add(o.Skew).After(leaf.Leaf.NotAfter) {
-			w.t.Errorf("%s: replica %d serves a leaf that ends at %s", now, i, leaf.Leaf.NotAfter)
-		}
+		testkit.Equal(w.t, now.Add(o.Skew).After(leaf.Leaf.NotAfter), false, now, fmt.Sprintf("replica %d serves a leaf that ends at %s", i, leaf.Leaf.NotAfter))
 		for _, t := range targets {
 			for _, s := range w.recent(t) {
 				w.handshake(r, leaf, s, t)
@@ -258,9 +253,7 @@ func handshake(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error),
 
 func (w *world) object(t Target) *unstructured.Unstructured {
 	u, err := client.ForKind[*unstructured.Unstructured](w.api, t.Kind.gvk()).GetLive(w.t.Context(), types.NamespacedName{Name: t.Name})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, err)
 	return u
 }
 
@@ -287,9 +280,7 @@ func (w *world) secret() *corev1.Secret {
 func (w *world) events() string {
 	var notes []string
 	for e, err := range client.For[*eventsv1.Event](w.api).ListLive(w.t.Context(), client.ListOptions{}) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		testkit.NoError(w.t, err)
 		notes = append(notes, e.Regarding.Kind+" "+e.Regarding.Name+" "+e.Reason+" "+e.Note)
 	}
 	return strings.Join(notes, "\n")

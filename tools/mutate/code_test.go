@@ -38,14 +38,15 @@ const (
 		want string // in a changed file, or in the error
 	}{
 		{"in: q core.take\n- call(a, b)\n+ true", "return true || c.n == 0"},
-		{"in: q core.take\n- || c.n\n- == 0", "\t) \n}"},
+		{"in: q core.take\n- c.n ==\n- 0\n+ false", ") || false\n}"},
 		{"in: q two\n- 2\n+ 3", "one = 1\n\ttwo = 3"},
 		{"in: q core.take\n- call(a, b)\n+ true\n- true || c.n == 0\n+ false", "return false\n"},
-		{"in: q core.take\n- a == b + 7 - a\n+ a == b", "return a == b }"},
+		{"in: q core.take\n- a == b + 7 - a\n+ a == b", "return (a == b) }"},
 		{"in: gone Moved\n- 8 - 4*2 + 1\n+ 8", "func Moved() int { return 8 }"},
 		{"in: q core.put\n- c.n++\n+ c.n--", "core.put in q has the code to replace 2 times, not once: c.n++"},
 		{"in: q call\n- c.n == 0\n+ true", "return call(\n\t\ta, // the first\n\t\tb,\n\t) || true"},
-		{"in: gone moved\n- 1\n+ 8", "return 8 - 4*2 + 8 }\n\nfunc other"},
+		{"in: gone moved\n- 1\n+ 8", "0 times"},
+		{"in: gone moved\n- 8 - 4*2 + 1\n+ 8", "return 8 }\n\nfunc other"},
 		{"in: q core.call\n- b+7\n+ b", "a == b-a }"},
 		{"in: q call\n- 0\n+ 1", "0 times"},
 		{"in: q call\n- a == b+7-a\n+ a =", "does not parse"},
@@ -56,11 +57,11 @@ const (
 			t.Fatal(err)
 		}
 		got := ""
-		files, err := newCode(root).apply(entries[0].changes)
+		m, err := newCode(root).apply(entries[0].changes)
 		if err != nil {
 			got = err.Error()
 		}
-		for _, text := range files {
+		for _, text := range m.files {
 			got += text
 		}
 		if !strings.Contains(got, test.want) {

@@ -4,184 +4,187 @@
 package main
 
 import (
-	"go/ast"
+	"cmp"
+	"errors"
+	"fmt"
 	"go/parser"
-	"go/token"
-	"reflect"
+	"slices"
 	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
 )
 
 // The least similarity of a piece to code that has drifted from it, in its function and in another
-// one: the tokens that both have in the same order, as a share of all.
+// one: the tokens that both have in the same order, as a share of all. A place must be clearly more
+// similar than the next one.
 const (
-	alike     = 0.6
+	alike     = 0.45
 	veryAlike = 0.75
+	clearly   = 0.1
 )
 
-// similar returns the expression, statement or clause in a scope that resembles a piece most, with
-// the change to next.
-func (c code) similar(sc scope, want []lexeme, piece, next string) (best place, ok bool) {
-	if len(want) < enoughTokens {
-		return best, false
-	}
-	likeness, kind := sc.alike, kindOf(piece)
-	_ = c.each(sc, func(s source, d decl) { // exact has read all files
-		for _, found := range spans(d, kind) {
-			sum := float64(len(want) + len(found))
-			if 2*float64(min(len(want), len(found)))/sum <= likeness {
-				continue
-			}
-			l := 2 * float64(len(pairs(want, found))) / sum
-			if l <= likeness {
-				continue
-			}
-			if text, merges := merge(want, found, lexemes(next), s.text, next); merges {
-				likeness, ok = l, true
-				best = place{in: s, from: found[0].from, to: found[len(found)-1].to, text: text}
-			}
-		}
-	})
-	return best, ok
+// A drift is a change whose code is nowhere as it was written.
+type drift struct {
+	want, next []string // tokens
+	kind       string
 }
 
-// kindOf returns the kind of an expression, or nil for other code.
-func kindOf(piece string) reflect.Type {
-	e, err := parser.ParseExpr(piece)
+func newDrift(want []string, next string) drift {
+	d := drift{want: want}
+	d.next, _ = scan(next)
+	if len(want) >= enoughTokens {
+		d.kind = kindOf(want)
+	}
+	return d
+}
+
+// similar returns the node in a scope that resembles a piece most, with the change merged into it.
+// It is an error if another node resembles the piece as much, or if the change and the drift meet.
+func (c code) similar(sc scope, d drift) (p place, ok bool, err error) {
+	type candidate struct {
+		n, decl  node
+		likeness float64
+	}
+	var all []candidate
+	err = c.each(sc, func(n, decl node) {
+		least := sc.alike
+		switch {
+		case strings.EqualFold(n.kind, d.kind):
+		case strings.HasSuffix(n.kind, "()") && strings.HasSuffix(d.kind, "()") && least < veryAlike:
+			least = veryAlike // a call of another function
+		default:
+			return
+		}
+		if l := matcher(d.want, n.tokens()).Ratio(); l >= least {
+			all = append(all, candidate{n, decl, l})
+		}
+	})
+	if err != nil || len(all) == 0 {
+		return place{}, false, err
+	}
+	best := slices.MaxFunc(all, func(a, b candidate) int { return cmp.Compare(a.likeness, b.likeness) })
+	for _, o := range all {
+		if !o.n.meets(best.n) && o.likeness > best.likeness-clearly {
+			return place{}, false, fmt.Errorf("has the code to replace 0 times, and both %v and %v resemble it", best.n, o.n)
+		}
+	}
+	text, err := d.merge(best.n.tokens(), best.decl.tokens())
 	if err != nil {
-		return nil
+		return place{}, false, fmt.Errorf("has the code to replace 0 times, and %v resembles it, but %w", best.n, err)
 	}
-	return reflect.TypeOf(e)
+	return place{best.n, whole(d.want, strings.Join(text, " ")), true}, true, nil
 }
 
-// spans returns the tokens of each node of a kind, or of any. The head of an if statement, a loop
-// or a case counts as a node.
-func spans(d decl, kind reflect.Type) [][]lexeme {
-	var all [][]lexeme
-	add := func(from, to token.Pos) {
-		if span := between(d.tokens, d.offset(from), d.offset(to)); len(span) > 0 {
-			all = append(all, span)
+// kindOf returns the kind of the node with these tokens, or "" if they are none.
+func kindOf(tokens []string) string {
+	for _, around := range [][2]string{{"_ = ", ""}, {"", ""}, {"", "}"}, {"switch {", "}"}, {"select {", "}"}, {"_ = T{", "}"}} {
+		s, err := parseSource("", "package p\nfunc f() {\n"+around[0]+strings.Join(tokens, " ")+around[1]+"\n}")
+		if err != nil {
+			continue
+		}
+		for _, n := range s.decls[0].nodes() {
+			if slices.Equal(n.tokens(), tokens) {
+				return n.kind
+			}
 		}
 	}
-	ast.Inspect(d.node, func(n ast.Node) bool {
-		if n == nil || kind != nil && kind != reflect.TypeOf(n) {
-			return n != nil
+	return ""
+}
+
+// merge returns the tokens of found with the change. Expressions that took the place of others take
+// their place in the new code, too.
+func (d drift) merge(found, decl []string) ([]string, error) {
+	var replaced [][2][]string
+	for _, op := range matcher(d.want, found).GetOpCodes() {
+		if op.Tag == 'e' {
+			for i := range op.I2 - op.I1 { // the case of letters may differ
+				if a, b := d.want[op.I1+i], found[op.J1+i]; a != b {
+					replaced = append(replaced, [2][]string{{a}, {b}})
+				}
+			}
+			continue
 		}
-		switch n := n.(type) {
-		case *ast.IfStmt:
-			add(n.Pos(), n.Body.Lbrace+1)
-		case *ast.ForStmt:
-			add(n.Pos(), n.Body.Lbrace+1)
-		case *ast.CaseClause:
-			add(n.Pos(), n.Colon+1)
+		before, after := d.want[op.I1:op.I2], found[op.J1:op.J2]
+		// A qualifier belongs to its name.
+		if dot(before, len(before)-1) || dot(after, len(after)-1) {
+			op.I2, op.J2 = op.I2+1, op.J2+1
 		}
-		add(n.Pos(), n.End())
-		return true
-	})
+		if dot(before, 0) || dot(after, 0) {
+			op.I1, op.J1 = op.I1-1, op.J1-1
+		}
+		before, after = d.want[op.I1:op.I2], found[op.J1:op.J2]
+		if len(before) == 1 && len(after) == 1 && slices.Contains(decl, before[0]) {
+			return nil, fmt.Errorf("its function still has %s", before[0])
+		}
+		if isExpr(before) && isExpr(after) {
+			replaced = append(replaced, [2][]string{before, after})
+		}
+	}
+	// The longest come first: a.b may have another counterpart than a.
+	slices.SortStableFunc(replaced, func(a, b [2][]string) int { return len(b[0]) - len(a[0]) })
+	merged, ok := threeWays(replace(d.want, replaced), found, replace(d.next, replaced))
+	if !ok {
+		return nil, errors.New("it differs where the change is")
+	}
+	return merged, nil
+}
+
+func dot(tokens []string, i int) bool { return 0 <= i && i < len(tokens) && tokens[i] == "." }
+
+func isExpr(tokens []string) bool {
+	_, err := parser.ParseExpr(strings.Join(tokens, " "))
+	return err == nil
+}
+
+func replace(tokens []string, replaced [][2][]string) (all []string) {
+next:
+	for i := 0; i < len(tokens); {
+		for _, r := range replaced {
+			if end := i + len(r[0]); end <= len(tokens) && slices.Equal(tokens[i:end], r[0]) {
+				all = append(all, r[1]...)
+				i = end
+				continue next
+			}
+		}
+		all = append(all, tokens[i])
+		i++
+	}
 	return all
 }
 
-// pairs returns the longest sequence of tokens that a and b share, as indexes into both. The case
-// of letters does not count: a name may become exported.
-func pairs(a, b []lexeme) [][2]int {
-	longest := make([][]int, len(a)+1)
-	for i := range longest {
-		longest[i] = make([]int, len(b)+1)
+// threeWays returns base with the changes of both others, or false if the changes touch.
+func threeWays(base, a, b []string) (merged []string, ok bool) {
+	type change struct {
+		difflib.OpCode
+		text []string
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			longest[i][j] = max(longest[i+1][j], longest[i][j+1])
-			if strings.EqualFold(a[i].text, b[j].text) {
-				longest[i][j] = max(longest[i][j], 1+longest[i+1][j+1])
+	var changes []change
+	for _, side := range [][]string{a, b} {
+		for _, op := range difflib.NewMatcher(base, side).GetOpCodes() {
+			if op.Tag != 'e' {
+				changes = append(changes, change{op, side[op.J1:op.J2]})
 			}
 		}
 	}
-	var shared [][2]int
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch {
-		case strings.EqualFold(a[i].text, b[j].text) && longest[i][j] == 1+longest[i+1][j+1]:
-			shared = append(shared, [2]int{i, j})
-			i, j = i+1, j+1
-		case longest[i+1][j] >= longest[i][j+1]:
-			i++
-		default:
-			j++
+	slices.SortFunc(changes, func(x, y change) int { return cmp.Compare(x.I1, y.I1) })
+	at := -1
+	for _, ch := range changes {
+		if ch.I1 <= at {
+			return nil, false
 		}
+		merged = append(append(merged, base[max(at, 0):ch.I1]...), ch.text...)
+		at = ch.I2
 	}
-	return shared
+	return append(merged, base[max(at, 0):]...), true
 }
 
-// merge returns the found code with the change from the piece want to the code next, or false if
-// the change and the drift meet. Names that have changed in the found code change in next too.
-func merge(want, found, next []lexeme, foundText, nextText string) (string, bool) {
-	counterpart, renamed := drift(want, found)
-	merged, kept, done := "", 0, 0 // in found, and in next
-	keep := func(until int) {
-		if kept < until {
-			from := found[kept].from
-			if kept > 0 {
-				from = found[kept-1].to
-			}
-			merged += foundText[from:found[until-1].to]
+// matcher compares without the case of letters: a name may become exported.
+func matcher(a, b []string) *difflib.SequenceMatcher {
+	lower := func(tokens []string) (all []string) {
+		for _, t := range tokens {
+			all = append(all, strings.ToLower(t))
 		}
+		return all
 	}
-	at := -1 // the last token of want that next keeps
-	for _, p := range append(pairs(want, next), [2]int{len(want), len(next)}) {
-		if p[0] > at+1 || p[1] > done {
-			before, ok1 := counterpart[at]
-			after, ok2 := counterpart[p[0]]
-			if !ok1 || !ok2 {
-				return "", false
-			}
-			if after > before+2 && found[after-1].text == "." && isNew(counterpart, after-2) {
-				after -= 2 // a new qualifier belongs to its name
-			}
-			keep(before + 1)
-			if kept = after; p[0] == at+1 { // nothing is removed
-				kept = before + 1
-			}
-			for i := done; i < p[1]; i++ {
-				text, gap := next[i].text, " "
-				if name, ok := renamed[text]; ok {
-					text = name
-				}
-				if i > 0 {
-					gap += nextText[next[i-1].to:next[i].from]
-				}
-				merged += gap + text
-			}
-		}
-		at, done = p[0], p[1]+1
-	}
-	keep(len(found))
-	return merged, true
-}
-
-func isNew(counterpart map[int]int, token int) bool {
-	for _, of := range counterpart {
-		if of == token {
-			return false
-		}
-	}
-	return true
-}
-
-// drift returns which token of found is the counterpart of each token of want, and of the places
-// before and after all, and how names have changed.
-func drift(want, found []lexeme) (counterpart map[int]int, renamed map[string]string) {
-	counterpart, renamed = map[int]int{-1: -1}, map[string]string{}
-	add := func(i, j int) {
-		counterpart[i] = j
-		if i < len(want) && token.IsIdentifier(want[i].text) {
-			renamed[want[i].text] = found[j].text
-		}
-	}
-	from, to := -1, -1
-	for _, p := range append(pairs(want, found), [2]int{len(want), len(found)}) {
-		if p[0] == from+2 && p[1] == to+2 && token.IsIdentifier(found[to+1].text) && token.IsIdentifier(want[from+1].text) {
-			add(from+1, to+1)
-		}
-		from, to = p[0], p[1]
-		add(from, to)
-	}
-	return counterpart, renamed
+	return difflib.NewMatcher(lower(a), lower(b))
 }

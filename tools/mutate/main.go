@@ -19,15 +19,20 @@
 //
 // The first line names the guarantee, the folder of the package, and the test, which may be a
 // subtest such as TestW1/busy. The second line names the package of the code, and its function,
-// method, type, variable or constant. The minus lines are a piece of Go that occurs once in it.
-// White space, line breaks, comments and the file do not matter. The plus lines replace the piece.
-// A minus line after a plus line, or another "in:" line, begins another change of the same
-// mutation.
+// method, type, variable or constant. The minus lines are a piece of Go that occurs once in it: an
+// expression, statements, or the head of a function, loop, if or case. White space, line breaks,
+// comments and the file do not matter. The plus lines replace the piece. A minus line after a plus
+// line, or another "in:" line, begins another change of the same mutation.
 //
-// A piece may move to a function of the same name with another receiver, in the package or outside.
-// A piece of four tokens or more may also move to any other function of the package, if it occurs
-// once in the package. If such a piece is nowhere, the code that resembles it most gets the change:
-// names may change, and code that the change does not touch.
+// A piece may move to a function of the same name with another receiver. A piece of four tokens or
+// more may also move to a function of the same name elsewhere, and to any function of the package,
+// if it occurs once in the package. If such a piece is nowhere, the code that resembles it most
+// gets the change. Names may differ there, and code that the change does not touch. It is an error
+// if two places resemble the piece.
+//
+// Code that changes least often breaks no entry. So a piece is a whole condition, or else the
+// smallest expression or statement of three tokens or more. A mutation in two places has two
+// pieces.
 //
 // With -table, it writes docs/guarantees.md and docs/guarantees-tests.md from the package docs, the
 // names of tests and the entries. A promise is an item of the list "Guarantees" in a doc.go:
@@ -35,7 +40,8 @@
 //	//   - W1: At most one worker holds a key. Details: what the table leaves out.
 //
 // Each number has one doc and an entry. Its tests have names such as TestW1_OneHolder or, for two
-// promises, TestW1_W2_OneHolder.
+// promises, TestW1_W2_OneHolder. It also prints the entries that match only code that resembles
+// their pieces.
 package main
 
 import (
@@ -92,7 +98,7 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 		return false, fmt.Errorf("%s: %w", file, err)
 	}
 	if table {
-		return false, writeTables(root, entries)
+		return false, errors.Join(writeTables(root, entries), printDrifted(os.Stdout, root, entries))
 	}
 	if entries, err = choose(entries, only); err != nil {
 		return false, err

@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,6 +41,22 @@ func writeTables(root string, entries []entry) error {
 	var errs []error
 	for name, text := range texts {
 		errs = append(errs, os.WriteFile(filepath.Join(root, "docs", name), []byte(text), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// printDrifted prints the entries whose pieces have changed in the code.
+func printDrifted(w io.Writer, root string, entries []entry) error {
+	c := newCode(root)
+	var errs []error
+	for _, e := range entries {
+		m, err := c.apply(e.changes)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: %w", e.line, err))
+		}
+		if m.drifted {
+			fmt.Fprintf(w, "docs/mutations.txt:%d: the code of %s has changed; write its mutation with the new code\n", e.line, e.guarantee)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -65,11 +65,11 @@ func mutate(tree string, changes []change) (undo func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	changed, err := newCode(tree).apply(changes)
+	m, err := newCode(tree).apply(changes)
 	if err != nil {
 		return undo, err
 	}
-	for file, text := range changed {
+	for file, text := range m.files {
 		name := filepath.Join(tree, file)
 		original, err := os.ReadFile(name)
 		if err != nil {

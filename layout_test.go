@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 	"envtest/sim/internal/bubble":       {},
 	"envtest/sim/internal/codec":        {"envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/openapi", "envtest/sim/internal/rules"},
 	"envtest/sim/internal/controllers":  {"envtest/sim/internal/fieldmanager", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/rules", "envtest/sim/internal/store"},
-	"envtest/sim/internal/conversion":   {"envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
+	"envtest/sim/internal/conversion":   {"envtest/sim/internal/crdschema", "envtest/sim/internal/jsonvalue", "envtest/sim/internal/kinds", "envtest/sim/internal/request", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
 	"envtest/sim/internal/crdschema":    {},
 	"envtest/sim/internal/fieldmanager": {"envtest/sim/internal/codec", "envtest/sim/internal/conversion", "envtest/sim/internal/managed", "envtest/sim/internal/request", "envtest/sim/internal/store", "envtest/sim/internal/webhook"},
 	"envtest/sim/internal/jsonvalue":    {},

@@ -4,7 +4,6 @@
 package admission
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,11 +89,8 @@ func (p *Admission) ask(a *attributes, i *invocation, version string) error {
 	if err != nil {
 		return apierrors.NewInternalError(err)
 	}
-	to := webhook.Backend{WebhookClientConfig: i.hook.ClientConfig, Handler: p.webhooks.Handler, Timeout: time.Duration(*i.hook.TimeoutSeconds) * time.Second}
-	return &webhook.Pending{Question: a.question(i), Call: func(ctx context.Context) webhook.Answer {
-		body, err := to.Post(ctx, body)
-		return webhook.Answer{Body: body, UID: uid, Version: version, Err: err}
-	}}
+	timeout := time.Duration(*i.hook.TimeoutSeconds) * time.Second
+	return p.webhooks.Ask(a.question(i), i.hook.ClientConfig, timeout, uid, version, body)
 }
 
 func (a *attributes) review(i *invocation, version string, uid types.UID) ([]byte, error) {

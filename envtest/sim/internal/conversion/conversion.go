@@ -4,7 +4,6 @@
 package conversion
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/request"
@@ -38,6 +38,25 @@ type Converter struct {
 // NewConverter returns a converter that calls webhooks.
 func NewConverter(s *store.Store, w *webhook.Webhooks) *Converter {
 	return &Converter{store: s, webhooks: w}
+}
+
+// target is a version of a custom kind.
+type target struct {
+	storage *store.Storage
+	version schema.GroupVersion
+	schema  crdschema.Schema // nil: none, or the version is not served
+}
+
+// targetOf returns the version of the table.
+func targetOf(t *store.Table) target { return target{t.Storage, t.GV(), t.Schema} }
+
+// storageTarget returns the version in which the objects of a table are stored.
+func (c *Converter) storageTarget(t *store.Table) target {
+	to := target{storage: t.Storage, version: t.StorageKind.GroupVersion()}
+	if as := c.store.Tables[to.version.WithResource(t.Name)]; as != nil {
+		to.schema = as.Schema
+	}
+	return to
 }
 
 // conversionTimeout is the real server's.
@@ -84,7 +103,7 @@ func (c *Converter) Show(known *webhook.Answers, t *store.Table, objects ...*uns
 	}
 	missing := slices.DeleteFunc(slices.Clone(objects), t.Presents)
 	for part := range slices.Chunk(missing, maxReview) {
-		converted, err := c.Convert(known, t.Target(), part)
+		converted, err := c.convert(known, targetOf(t), part)
 		if err != nil {
 			return err
 		}
@@ -107,7 +126,7 @@ func (c *Converter) Commit(r *request.Request, t *store.Table, live, u *unstruct
 	}
 	shown := u
 	if t.Conversion != nil {
-		stored, err := c.Convert(&r.Answers, c.store.StorageTarget(t), []*unstructured.Unstructured{u})
+		stored, err := c.convert(&r.Answers, c.storageTarget(t), []*unstructured.Unstructured{u})
 		if err != nil {
 			return nil, err
 		}
@@ -128,22 +147,31 @@ func (c *Converter) Commit(r *request.Request, t *store.Table, live, u *unstruct
 
 // ConvertOne returns an object in the version of a table.
 func (c *Converter) ConvertOne(known *webhook.Answers, t *store.Table, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	list, err := c.Convert(known, t.Target(), []*unstructured.Unstructured{o})
+	list, err := c.convert(known, targetOf(t), []*unstructured.Unstructured{o})
 	if err != nil {
 		return nil, err
 	}
 	return list[0], nil
 }
 
-// Convert returns objects in another version. Those that are in it already stay as they are.
-func (c *Converter) Convert(known *webhook.Answers, to store.Target, list []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	version := to.Version.String()
+// Convert returns an object in a version of its kind that may not be served any more.
+func (c *Converter) Convert(known *webhook.Answers, t *store.Table, version schema.GroupVersion, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	list, err := c.convert(known, target{storage: t.Storage, version: version}, []*unstructured.Unstructured{o})
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// convert returns objects in another version. Those that are in it already stay as they are.
+func (c *Converter) convert(known *webhook.Answers, to target, list []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	version := to.version.String()
 	result := slices.Clone(list)
 	var asked []*unstructured.Unstructured
 	for i, o := range list {
 		switch {
 		case o.GetAPIVersion() == version:
-		case to.Storage.Conversion == nil:
+		case to.storage.Conversion == nil:
 			result[i] = store.Relabeled(o, version)
 		default:
 			asked = append(asked, o)
@@ -190,8 +218,8 @@ func questionOf(list []*unstructured.Unstructured, version string) (webhook.Ques
 }
 
 // ask returns the error that makes the call.
-func (c *Converter) ask(q webhook.Question, to store.Target, list []*unstructured.Unstructured) error {
-	by := to.Storage.Conversion
+func (c *Converter) ask(q webhook.Question, to target, list []*unstructured.Unstructured) error {
+	by := to.storage.Conversion
 	at := slices.IndexFunc(by.Versions, func(v string) bool { return v == "v1" || v == "v1beta1" })
 	if at < 0 {
 		return errors.New("no supported conversion review versions")
@@ -199,21 +227,17 @@ func (c *Converter) ask(q webhook.Question, to store.Target, list []*unstructure
 	uid := c.store.NewReviewUID()
 	body, err := json.Marshal(&conversionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: kinds.CRDKind.Group + "/" + by.Versions[at], Kind: "ConversionReview"},
-		Request:  &conversionRequest{UID: uid, DesiredAPIVersion: to.Version.String(), Objects: list},
+		Request:  &conversionRequest{UID: uid, DesiredAPIVersion: to.version.String(), Objects: list},
 	})
 	if err != nil {
 		return err
 	}
-	backend := webhook.Backend{WebhookClientConfig: by.ClientConfig, Handler: c.webhooks.Handler, Timeout: conversionTimeout}
-	return &webhook.Pending{Question: q, Call: func(ctx context.Context) webhook.Answer {
-		body, err := backend.Post(ctx, body)
-		return webhook.Answer{Body: body, UID: uid, Version: by.Versions[at], Err: err}
-	}}
+	return c.webhooks.Ask(q, by.ClientConfig, conversionTimeout, uid, by.Versions[at], body)
 }
 
 // readConverted reads the webhook's answer about objects, and gives each converted object the
 // metadata of its original. Only labels and annotations are the webhook's.
-func readConverted(to store.Target, got webhook.Answer, list []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func readConverted(to target, got webhook.Answer, list []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	of := list[0].GroupVersionKind()
 	objects, err := convertedObjects(got)
 	if err != nil {
@@ -232,8 +256,8 @@ func readConverted(to store.Target, got webhook.Answer, list []*unstructured.Uns
 		if err := checkConverted(to, list[i], u); err != nil {
 			return nil, fmt.Errorf("conversion webhook for %v returned invalid %w", of, err)
 		}
-		if to.Schema != nil {
-			to.Schema.Default(u)
+		if to.schema != nil {
+			to.schema.Default(u)
 		}
 		result[i] = u
 	}
@@ -266,11 +290,11 @@ func convertedObjects(got webhook.Answer) ([]json.RawMessage, error) {
 }
 
 // checkConverted returns what is wrong with a converted object, and restores its metadata.
-func checkConverted(to store.Target, was, u *unstructured.Unstructured) error {
+func checkConverted(to target, was, u *unstructured.Unstructured) error {
 	is := u.GroupVersionKind()
 	switch {
-	case is.GroupVersion() != to.Version:
-		return fmt.Errorf("object at index 0: invalid groupVersion (expected %v, received %v)", to.Version, is.GroupVersion())
+	case is.GroupVersion() != to.version:
+		return fmt.Errorf("object at index 0: invalid groupVersion (expected %v, received %v)", to.version, is.GroupVersion())
 	case is.Kind != was.GetKind():
 		return fmt.Errorf("object at index 0: invalid kind (expected %v, received %v)", was.GetKind(), is.Kind)
 	}

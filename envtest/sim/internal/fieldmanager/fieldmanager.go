@@ -161,12 +161,12 @@ func (v *versions) ConvertToVersion(in runtime.Object, to runtime.GroupVersioner
 	u, ok := in.(*unstructured.Unstructured)
 	want, known := to.KindForGroupVersionKinds([]schema.GroupVersionKind{in.GetObjectKind().GroupVersionKind()})
 	if s := v.managers; ok && known && v.table.Conversion != nil && s.Current != nil && len(u.Object) > 2 {
-		list, err := s.converter.Convert(&s.Current.Answers, store.Target{Storage: v.table.Storage, Version: want.GroupVersion()}, []*unstructured.Unstructured{u})
+		converted, err := s.converter.Convert(&s.Current.Answers, v.table, want.GroupVersion(), u)
 		if err != nil {
 			s.unanswered = err
 			return nil, err
 		}
-		return list[0], nil
+		return converted, nil
 	}
 	return v.OneVersion.ConvertToVersion(in, to)
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/store"
@@ -42,14 +41,14 @@ type Request struct {
 	HTTP     *http.Request
 	Body     []byte
 	DryRun   bool
-	Manager  string          // the field manager
-	Empties  string          // names the empty lists and maps in the metadata of an apply
-	Warnings []string        // Warning headers of the answer
-	Only     string          // the name of /watch/…/name
-	table    *store.Table    // nil before Negotiate
-	Form     wire.Form       // of the answer; Negotiate sets it
-	Answers  webhook.Answers // of webhooks
-	Born     Identity        // of the object that the request creates
+	Manager  string            // the field manager
+	Empties  string            // names the empty lists and maps in the metadata of an apply
+	Warnings []string          // Warning headers of the answer
+	Only     string            // the name of /watch/…/name
+	table    *store.Table      // nil before Negotiate
+	Form     wire.Form         // of the answer; Negotiate sets it
+	Answers  webhook.Answers   // of webhooks
+	Born     metav1.ObjectMeta // name, uid and creation time of the object that the request creates
 }
 
 // Fail answers with a Status with the usual reason of the code.
@@ -148,11 +147,4 @@ func (r *Request) discovery(path string) *Request {
 	}
 	r.Verb = "discover"
 	return r
-}
-
-// Identity is what the server gives a new object.
-type Identity struct {
-	UID     types.UID
-	Name    string
-	Created metav1.Time
 }

@@ -9,30 +9,9 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/setpoint-dev/setpoint/envtest/sim/internal/crdschema"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
 )
-
-// Target is a version of a custom kind.
-type Target struct {
-	Storage *Storage
-	Version schema.GroupVersion
-	Schema  crdschema.Schema // nil: none, or the version is not served
-}
-
-// Target returns the version of the table.
-func (t *Table) Target() Target { return Target{t.Storage, t.GV(), t.Schema} }
-
-// StorageTarget returns the version in which the objects of a table are stored.
-func (s *Store) StorageTarget(t *Table) Target {
-	to := Target{Storage: t.Storage, Version: t.StorageKind.GroupVersion()}
-	if as := s.Tables[to.Version.WithResource(t.Name)]; as != nil {
-		to.Schema = as.Schema
-	}
-	return to
-}
 
 // Present returns a stored object in the table's version. A conversion webhook must have converted
 // it before.

@@ -105,11 +105,11 @@ func (a *API) bear(r *request.Request, t *store.Table, u *unstructured.Unstructu
 	if r.Born.UID != "" && t.Objects[store.Key{Namespace: u.GetNamespace(), Name: r.Born.Name}] == nil {
 		u.SetUID(r.Born.UID)
 		u.SetName(r.Born.Name)
-		u.SetCreationTimestamp(r.Born.Created)
+		u.SetCreationTimestamp(r.Born.CreationTimestamp)
 		return
 	}
 	a.store.Identify(t, u)
-	r.Born = request.Identity{UID: u.GetUID(), Name: u.GetName(), Created: u.GetCreationTimestamp()}
+	r.Born = metav1.ObjectMeta{UID: u.GetUID(), Name: u.GetName(), CreationTimestamp: u.GetCreationTimestamp()}
 }
 
 // admit checks that the namespace of a new object exists and is not being deleted, if

@@ -42,19 +42,29 @@ type Answer struct {
 	Err     error
 }
 
-// Pending is the error of a request that first needs a webhook's answer. The server makes the call
+// pending is the error of a request that first needs a webhook's answer. The server makes the call
 // without its lock, and then serves the request again from the beginning. So nothing may be stored
 // before the last question of a request.
-type Pending struct {
-	Question Question
-	Call     func(context.Context) Answer
+type pending struct {
+	question Question
+	call     func(context.Context) Answer
 }
 
-func (p *Pending) Error() string { return "sim: a webhook has to answer first: " + string(p.Question) }
+func (p *pending) Error() string { return "sim: a webhook has to answer first: " + string(p.question) }
+
+// Ask returns the error that makes a webhook answer a review, which is JSON. The call ends with the
+// timeout.
+func (w *Webhooks) Ask(q Question, at admissionregistrationv1.WebhookClientConfig, timeout time.Duration, uid types.UID, version string, review []byte) error {
+	to := backend{WebhookClientConfig: at, handler: w.Handler, timeout: timeout}
+	return &pending{question: q, call: func(ctx context.Context) Answer {
+		body, err := to.post(ctx, review)
+		return Answer{Body: body, UID: uid, Version: version, Err: err}
+	}}
+}
 
 // IsPending reports whether a webhook has to answer before the request can be served.
 func IsPending(err error) bool {
-	_, pends := errors.AsType[*Pending](err)
+	_, pends := errors.AsType[*pending](err)
 	return pends
 }
 
@@ -64,33 +74,33 @@ type Answers map[Question]Answer
 // Resolve makes the call that err asks for and records its answer. It returns false if err is
 // another error, or nil.
 func (a *Answers) Resolve(ctx context.Context, err error) bool {
-	p, pends := errors.AsType[*Pending](err)
+	p, pends := errors.AsType[*pending](err)
 	if !pends {
 		return false
 	}
 	if *a == nil {
 		*a = Answers{}
 	}
-	(*a)[p.Question] = p.Call(ctx)
+	(*a)[p.question] = p.call(ctx)
 	return true
 }
 
-// Backend is where a webhook listens.
-type Backend struct {
+// backend is where a webhook listens.
+type backend struct {
 	admissionregistrationv1.WebhookClientConfig
-	Handler http.Handler  // of UseWebhooks
-	Timeout time.Duration // of one call
+	handler http.Handler  // of UseWebhooks
+	timeout time.Duration // of one call
 }
 
-// Post sends a review, which is JSON, and returns the body of the answer.
-func (b Backend) Post(ctx context.Context, review []byte) ([]byte, error) {
+// post sends a review, which is JSON, and returns the body of the answer.
+func (b backend) post(ctx context.Context, review []byte) ([]byte, error) {
 	client, err := b.client()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	result := client.Post().Timeout(b.Timeout).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(review).Do(ctx)
+	result := client.Post().Timeout(b.timeout).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(review).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, err
 	}
@@ -104,7 +114,7 @@ func (b Backend) Post(ctx context.Context, review []byte) ([]byte, error) {
 }
 
 // client returns a client like the real server's, so that it has the same errors.
-func (b Backend) client() (*rest.RESTClient, error) {
+func (b backend) client() (*rest.RESTClient, error) {
 	at, err := b.address()
 	if err != nil {
 		return nil, err
@@ -120,7 +130,7 @@ func (b Backend) client() (*rest.RESTClient, error) {
 	return rest.UnversionedRESTClientForConfigAndClient(cfg, &http.Client{Transport: transport})
 }
 
-func (b Backend) address() (*url.URL, error) {
+func (b backend) address() (*url.URL, error) {
 	if b.URL != nil {
 		return url.Parse(*b.URL)
 	}
@@ -140,9 +150,9 @@ func (b Backend) address() (*url.URL, error) {
 }
 
 // transport returns the way to the webhook. It keeps no connections, so that none outlives a test.
-func (b Backend) transport(cfg *rest.Config) (http.RoundTripper, error) {
+func (b backend) transport(cfg *rest.Config) (http.RoundTripper, error) {
 	switch {
-	case b.Handler != nil:
+	case b.handler != nil:
 		return roundTrip(b.serve), nil
 	case bubble.Inside():
 		return roundTrip(func(*http.Request) (*http.Response, error) {
@@ -162,14 +172,14 @@ func (b Backend) transport(cfg *rest.Config) (http.RoundTripper, error) {
 }
 
 // serve answers a request by the handler.
-func (b Backend) serve(h *http.Request) (*http.Response, error) {
+func (b backend) serve(h *http.Request) (*http.Response, error) {
 	if h.URL.Port() == "0" { // nothing can listen there
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	as := h.Clone(h.Context())
 	as.RequestURI, as.Host, as.RemoteAddr = h.URL.RequestURI(), h.URL.Host, "127.0.0.1:1"
 	w := &recorder{header: http.Header{}, code: http.StatusOK}
-	aborted := w.serve(b.Handler, as)
+	aborted := w.serve(b.handler, as)
 	switch {
 	case h.Context().Err() != nil:
 		return nil, h.Context().Err()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // TestEntries_ReplaceCodeOfTheTree shows early that an entry quotes code that has changed since.
@@ -17,7 +19,7 @@ func TestEntries_ReplaceCodeOfTheTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := parse(string(text))
+	entries, err := mutation.Parse(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}

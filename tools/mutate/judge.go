@@ -13,11 +13,13 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // judge runs every entry's test without and with its changes, and prints a line for each. Each of
 // the trees has one entry at a time.
-func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (survived bool, err error) {
+func judge(ctx context.Context, w io.Writer, trees []goTest, entries []mutation.Entry) (survived bool, err error) {
 	took, err := passAll(ctx, trees, entries)
 	if err != nil {
 		return false, err
@@ -25,10 +27,10 @@ func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (s
 	var survivors []string
 	var errs []error
 	var mu sync.Mutex
-	each(trees, entries, func(t goTest, e entry) {
+	each(trees, entries, func(t goTest, e mutation.Entry) {
 		start := time.Now()
 		// A change may let the test run for ever.
-		t.timeout = min(t.timeout, 2*took[e.dir]+30*time.Second)
+		t.timeout = min(t.timeout, 2*took[e.Dir]+30*time.Second)
 		result, err := judgeOne(ctx, t, e)
 		mu.Lock()
 		defer mu.Unlock()
@@ -37,12 +39,12 @@ func judge(ctx context.Context, w io.Writer, trees []goTest, entries []entry) (s
 		}
 		if err != nil {
 			result = "ERROR"
-			errs = append(errs, fmt.Errorf("entry %s in line %d: %w", e.guarantee, e.line, err))
+			errs = append(errs, fmt.Errorf("entry %s in line %d: %w", e.Guarantee, e.Line, err))
 		}
 		if result == "SURVIVED" {
-			survivors = append(survivors, fmt.Sprintf("%s (%s)", e.guarantee, e.test))
+			survivors = append(survivors, fmt.Sprintf("%s (%s)", e.Guarantee, e.Test))
 		}
-		fmt.Fprintf(w, "%-4s %-16s %-56s %-9s %5.1fs\n", e.guarantee, e.dir, e.test, result, time.Since(start).Seconds())
+		fmt.Fprintf(w, "%-4s %-16s %-56s %-9s %5.1fs\n", e.Guarantee, e.Dir, e.Test, result, time.Since(start).Seconds())
 	})
 	if ctx.Err() != nil {
 		return false, ctx.Err()
@@ -75,20 +77,20 @@ func each[T any](trees []goTest, items []T, f func(goTest, T)) {
 }
 
 // judgeOne returns "noticed" or "SURVIVED".
-func judgeOne(ctx context.Context, t goTest, e entry) (result string, err error) {
-	undo, err := mutate(t.tree, e.changes)
+func judgeOne(ctx context.Context, t goTest, e mutation.Entry) (result string, err error) {
+	undo, err := mutate(t.tree, e.Changes)
 	defer func() { err = errors.Join(err, undo()) }()
 	if err != nil {
 		return "", err
 	}
-	r, err := t.run(ctx, e.dir, pattern(e.test))
+	r, err := t.run(ctx, e.Dir, pattern(e.Test))
 	switch {
 	case err != nil:
 		return "", err
 	case !r.built:
 		return "", fmt.Errorf("the changed code does not compile:\n%s", r.output)
-	case r.tests[e.test] == "":
-		return "", fmt.Errorf("with the change, %s does not run:\n%s", e.test, r.output)
+	case r.tests[e.Test] == "":
+		return "", fmt.Errorf("with the change, %s does not run:\n%s", e.Test, r.output)
 	case r.failed:
 		return "noticed", nil
 	default:
@@ -98,20 +100,20 @@ func judgeOne(ctx context.Context, t goTest, e entry) (result string, err error)
 
 // passAll checks that every cited test runs and passes on the unchanged code. It returns the time
 // for each package.
-func passAll(ctx context.Context, trees []goTest, entries []entry) (took map[string]time.Duration, err error) {
-	byDir := map[string][]entry{}
+func passAll(ctx context.Context, trees []goTest, entries []mutation.Entry) (took map[string]time.Duration, err error) {
+	byDir := map[string][]mutation.Entry{}
 	for _, e := range entries {
-		byDir[e.dir] = append(byDir[e.dir], e)
+		byDir[e.Dir] = append(byDir[e.Dir], e)
 	}
 	took = map[string]time.Duration{}
 	var errs []error
 	var mu sync.Mutex
-	each(trees, slices.Collect(maps.Values(byDir)), func(t goTest, cited []entry) {
+	each(trees, slices.Collect(maps.Values(byDir)), func(t goTest, cited []mutation.Entry) {
 		start := time.Now()
 		err := passOne(ctx, t, cited)
 		mu.Lock()
 		defer mu.Unlock()
-		took[cited[0].dir] = time.Since(start)
+		took[cited[0].Dir] = time.Since(start)
 		errs = append(errs, err)
 	})
 	if ctx.Err() != nil {
@@ -121,24 +123,24 @@ func passAll(ctx context.Context, trees []goTest, entries []entry) (took map[str
 }
 
 // passOne is passAll for the entries of one package.
-func passOne(ctx context.Context, t goTest, cited []entry) error {
+func passOne(ctx context.Context, t goTest, cited []mutation.Entry) error {
 	var names []string
 	for _, e := range cited {
-		names = append(names, e.function())
+		names = append(names, e.Function())
 	}
 	slices.Sort(names)
-	dir := cited[0].dir
+	dir := cited[0].Dir
 	r, err := t.run(ctx, dir, "^("+strings.Join(slices.Compact(names), "|")+")$")
 	if err != nil {
 		return err
 	}
 	for _, e := range cited {
-		if state := r.tests[e.test]; state != "pass" {
+		if state := r.tests[e.Test]; state != "pass" {
 			if state == "" {
 				state = "not there"
 			}
 			return fmt.Errorf("entry %s in line %d: without a change, %s in %s should pass and is: %s\n%s",
-				e.guarantee, e.line, e.test, dir, state, r.output)
+				e.Guarantee, e.Line, e.Test, dir, state, r.output)
 		}
 	}
 	if r.failed {
@@ -147,11 +149,11 @@ func passOne(ctx context.Context, t goTest, cited []entry) error {
 	return nil
 }
 
-func guarantees(entries []entry) []string {
+func guarantees(entries []mutation.Entry) []string {
 	var names []string
 	for _, e := range entries {
-		if !slices.Contains(names, e.guarantee) {
-			names = append(names, e.guarantee)
+		if !slices.Contains(names, e.Guarantee) {
+			names = append(names, e.Guarantee)
 		}
 	}
 	return names

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // repository creates a git repository with a library, a template that needs the workspace, and a
@@ -84,7 +86,7 @@ func write(t *testing.T, name, text string) {
 func judged(t *testing.T, text string) (out string, survived bool, err error) {
 	t.Helper()
 	root := repository(t)
-	entries, err := parse(text)
+	entries, err := mutation.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,29 +10,7 @@
 //	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table
 //
-// An entry is a paragraph of the file; lines that start with # are comments:
-//
-//	W1 workqueue TestW1_OneHolder
-//	in: workqueue core.take
-//	- st.held
-//	+ false
-//
-// The first line names the guarantee, the folder of the package, and the test, which may be a
-// subtest such as TestW1/busy. The second line names the package of the code, and its function,
-// method, type, variable or constant. The minus lines are a piece of Go that occurs once in it: an
-// expression, statements, or the head of a function, loop, if or case. White space, line breaks,
-// comments and the file do not matter. The plus lines replace the piece. A minus line after a plus
-// line, or another "in:" line, begins another change of the same mutation.
-//
-// A piece may move to a function of the same name with another receiver. A piece of four tokens or
-// more may also move to a function of the same name elsewhere, and to any function of the package,
-// if it occurs once in the package. If such a piece is nowhere, the code that resembles it most
-// gets the change. Names may differ there, and code that the change does not touch. It is an error
-// if two places resemble the piece.
-//
-// Code that changes least often breaks no entry. So a piece is a whole condition, or else the
-// smallest expression or statement of three tokens or more. A mutation in two places has two
-// pieces.
+// Package tools/internal/mutation describes the entries.
 //
 // With -table, it writes docs/guarantees.md and docs/guarantees-tests.md from the package docs, the
 // names of tests and the entries. A promise is an item of the list "Guarantees" in a doc.go:
@@ -55,6 +33,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // atOnce is the number of entries that are judged at the same time.
@@ -93,7 +73,7 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 	if err != nil {
 		return false, err
 	}
-	entries, err := parse(string(text))
+	entries, err := mutation.Parse(string(text))
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", file, err)
 	}
@@ -136,15 +116,15 @@ func findRoot() (string, error) {
 	}
 }
 
-func choose(entries []entry, only string) ([]entry, error) {
+func choose(entries []mutation.Entry, only string) ([]mutation.Entry, error) {
 	if only == "" {
 		return entries, nil
 	}
-	var chosen []entry
+	var chosen []mutation.Entry
 	for _, guarantee := range strings.Split(only, ",") {
 		before := len(chosen)
 		for _, e := range entries {
-			if e.guarantee == guarantee {
+			if e.Guarantee == guarantee {
 				chosen = append(chosen, e)
 			}
 		}

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // A promise is an item of the list "Guarantees" in a package doc.
@@ -42,7 +44,7 @@ var (
 
 // readPromises returns the promises of all package docs, ordered as in docs/guarantees.md.
 func readPromises(root string) ([]promise, error) {
-	dirs, err := newCode(root).dirs()
+	dirs, err := mutation.NewCode(root).Dirs()
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // tables returns the text of docs/guarantees.md and docs/guarantees-tests.md, by name. An error
 // names each promise without an entry, and each test or entry without a promise.
-func tables(root string, entries []entry) (map[string]string, error) {
+func tables(root string, entries []mutation.Entry) (map[string]string, error) {
 	promises, err := readPromises(root)
 	if err != nil {
 		return nil, err
@@ -33,7 +35,7 @@ func tables(root string, entries []entry) (map[string]string, error) {
 		checkTests(promises, entries, tests)
 }
 
-func writeTables(root string, entries []entry) error {
+func writeTables(root string, entries []mutation.Entry) error {
 	texts, err := tables(root, entries)
 	if err != nil {
 		return err
@@ -46,23 +48,23 @@ func writeTables(root string, entries []entry) error {
 }
 
 // printDrifted prints the entries whose pieces have changed in the code.
-func printDrifted(w io.Writer, root string, entries []entry) error {
-	c := newCode(root)
+func printDrifted(w io.Writer, root string, entries []mutation.Entry) error {
+	c := mutation.NewCode(root)
 	var errs []error
 	for _, e := range entries {
-		m, err := c.apply(e.changes)
+		m, err := c.Apply(e.Changes)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: %w", e.line, err))
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: %w", e.Line, err))
 		}
-		if m.drifted {
-			fmt.Fprintf(w, "docs/mutations.txt:%d: the code of %s has changed; write its mutation with the new code\n", e.line, e.guarantee)
+		if m.Drifted {
+			fmt.Fprintf(w, "docs/mutations.txt:%d: the code of %s has changed; write its mutation with the new code\n", e.Line, e.Guarantee)
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // appendix lists the tests and mutations of each promise.
-func appendix(promises []promise, entries []entry) (string, error) {
+func appendix(promises []promise, entries []mutation.Entry) (string, error) {
 	var errs []error
 	text := "# How each guarantee is tested\n\n" +
 		"`make guarantees` writes this page from [mutations.txt](mutations.txt). Each line has a test and a change to the\n" +
@@ -70,8 +72,8 @@ func appendix(promises []promise, entries []entry) (string, error) {
 	for _, p := range promises {
 		lines := ""
 		for _, e := range entries {
-			if e.guarantee == p.number {
-				lines += fmt.Sprintf("- `%s` in [%s](../%s): %s\n", e.test, e.dir, e.dir, e.summary())
+			if e.Guarantee == p.number {
+				lines += fmt.Sprintf("- `%s` in [%s](../%s): %s\n", e.Test, e.Dir, e.Dir, summary(e))
 			}
 		}
 		if lines == "" {
@@ -95,7 +97,7 @@ func citedBy(test string) []string {
 }
 
 // checkTests compares the names of tests, by "folder name", with promises and entries.
-func checkTests(promises []promise, entries []entry, tests []string) error {
+func checkTests(promises []promise, entries []mutation.Entry, tests []string) error {
 	var errs []error
 	promised := func(n string) bool {
 		return slices.ContainsFunc(promises, func(p promise) bool { return p.number == n })
@@ -110,12 +112,12 @@ func checkTests(promises []promise, entries []entry, tests []string) error {
 	}
 	for _, e := range entries {
 		switch {
-		case !promised(e.guarantee):
-			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: no package doc promises %s; add it to the list \"Guarantees\" of a doc", e.line, e.guarantee))
-		case !slices.Contains(tests, e.dir+" "+e.function()):
-			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: there is no %s in %s; name its test", e.line, e.function(), e.dir))
-		case !slices.Contains(citedBy(e.function()), e.guarantee):
-			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: the name of %s does not begin with %s, as in Test%s_Name; rename it", e.line, e.function(), e.guarantee, e.guarantee))
+		case !promised(e.Guarantee):
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: no package doc promises %s; add it to the list \"Guarantees\" of a doc", e.Line, e.Guarantee))
+		case !slices.Contains(tests, e.Dir+" "+e.Function()):
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: there is no %s in %s; name its test", e.Line, e.Function(), e.Dir))
+		case !slices.Contains(citedBy(e.Function()), e.Guarantee):
+			errs = append(errs, fmt.Errorf("docs/mutations.txt:%d: the name of %s does not begin with %s, as in Test%s_Name; rename it", e.Line, e.Function(), e.Guarantee, e.Guarantee))
 		}
 	}
 	return errors.Join(errs...)
@@ -123,8 +125,8 @@ func checkTests(promises []promise, entries []entry, tests []string) error {
 
 // testNames returns the test functions of all packages, as "folder name".
 func testNames(root string) ([]string, error) {
-	c := newCode(root)
-	dirs, err := c.dirs()
+	c := mutation.NewCode(root)
+	dirs, err := c.Dirs()
 	if err != nil {
 		return nil, err
 	}
@@ -150,9 +152,9 @@ func testNames(root string) ([]string, error) {
 var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w*)\(`)
 
 // summary shows the first changed line, before and after.
-func (e entry) summary() string {
-	c := e.changes[0]
-	before, after := c.old, c.new
+func summary(e mutation.Entry) string {
+	c := e.Changes[0]
+	before, after := c.Old, c.New
 	for len(before) > 1 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]
 	}

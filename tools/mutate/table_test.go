@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 func TestAppendix(t *testing.T) {
 	promises := []promise{{"W1", "One.", "q"}, {"W2", "Never.", "q"}}
-	entries, err := parse("W1 q TestA\nin: q f\n- keep\n- if a || b {\n+ keep\n+ if a {\n\n" +
+	entries, err := mutation.Parse("W1 q TestA\nin: q f\n- keep\n- if a || b {\n+ keep\n+ if a {\n\n" +
 		"W2 q TestC\nin: q f\n- x\n+ y\n\nW1 q TestB\nin: q f\n- x := `y`\n")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +45,7 @@ func TestCheckTests(t *testing.T) {
 		"X9 q TestW1_A":       "docs/mutations.txt:1: no package doc promises X9; add it",
 		"W1 q TestW1_Missing": "there is no TestW1_Missing in q",
 	} {
-		entries, err := parse(entry + "\nin: q f\n- x\n+ y\n")
+		entries, err := mutation.Parse(entry + "\nin: q f\n- x\n+ y\n")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +73,7 @@ func TestGuarantees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := parse(string(text))
+	entries, err := mutation.Parse(string(text))
 	if err != nil {
 		t.Fatalf("docs/mutations.txt: %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // copyTree copies the work tree to a new directory, including uncommitted and excluding ignored
@@ -56,7 +58,7 @@ func copyFile(from, to string) error {
 }
 
 // mutate applies the changes to the tree. The returned function undoes them; it is never nil.
-func mutate(tree string, changes []change) (undo func() error, err error) {
+func mutate(tree string, changes []mutation.Change) (undo func() error, err error) {
 	before := map[string][]byte{}
 	undo = func() error {
 		var errs []error
@@ -65,11 +67,11 @@ func mutate(tree string, changes []change) (undo func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	m, err := newCode(tree).apply(changes)
+	m, err := mutation.NewCode(tree).Apply(changes)
 	if err != nil {
 		return undo, err
 	}
-	for file, text := range m.files {
+	for file, text := range m.Files {
 		name := filepath.Join(tree, file)
 		original, err := os.ReadFile(name)
 		if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
 	"fmt"
@@ -100,30 +100,19 @@ func walk(n ast.Node, add func(kind string, from, to token.Pos)) {
 			}
 		}
 	}
-	ast.Inspect(n, func(n ast.Node) bool {
-		if n == nil {
-			return false
-		}
+	ast.PreorderStack(n, nil, func(n ast.Node, above []ast.Node) bool {
 		add(kind(n), n.Pos(), n.End())
 		switch n := n.(type) {
-		case *ast.FuncDecl:
-			if n.Body != nil {
-				add("func {", n.Pos(), n.Body.Lbrace+1)
-			}
-		case *ast.IfStmt:
-			add("if {", n.Pos(), n.Body.Lbrace+1)
-		case *ast.ForStmt:
-			add("for {", n.Pos(), n.Body.Lbrace+1)
-		case *ast.RangeStmt:
-			add("for {", n.Pos(), n.Body.Lbrace+1)
+		case *ast.BlockStmt:
+			head := above[len(above)-1]
+			add(kind(head)+" {", head.Pos(), n.Lbrace+1)
+			several(n.List)
 		case *ast.CaseClause:
-			add("case:", n.Pos(), n.Colon+1)
+			add("case", n.Pos(), n.Colon+1)
 			several(n.Body)
 		case *ast.CommClause:
-			add("case:", n.Pos(), n.Colon+1)
+			add("case", n.Pos(), n.Colon+1)
 			several(n.Body)
-		case *ast.BlockStmt:
-			several(n.List)
 		}
 		return true
 	})

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
 	"errors"
@@ -28,28 +28,33 @@ type scope struct {
 }
 
 // enoughTokens identify a piece of code in another function.
-const enoughTokens = 4
+const enoughTokens = 3
 
 // find returns the only place of a change's code. It looks in the declarations that the change
 // names. If the code has moved, it looks in functions of the same name with another receiver, in
 // the whole package, and then in functions of the same name in other packages. If the code is
 // nowhere, it looks in the same order for code that has drifted.
-func (c code) find(ch change) (place, error) {
-	next := strings.Join(ch.new, "\n")
-	want, _ := scan(strings.Join(ch.old, "\n"))
+func (c Code) find(ch Change) (place, error) {
+	next := strings.Join(ch.New, "\n")
+	want, _ := scan(strings.Join(ch.Old, "\n"))
 	if len(want) == 0 {
 		return place{}, errors.New("has no code to replace")
 	}
-	sameMethod := func(name string) bool { return strings.EqualFold(method(name), method(ch.decl)) }
+	sameMethod := func(name string) bool { return strings.EqualFold(method(name), method(ch.Decl)) }
 	scopes := []scope{
-		{ch.dir, func(name string) bool { return name == ch.decl }, 1, alike},
-		{ch.dir, sameMethod, 1, alike},
-		{ch.dir, func(string) bool { return true }, enoughTokens, veryAlike},
+		{ch.Dir, func(name string) bool { return name == ch.Decl }, 1, alike},
+		{ch.Dir, sameMethod, 1, alike},
+		{ch.Dir, func(string) bool { return true }, enoughTokens, veryAlike},
 		{"", sameMethod, enoughTokens, alike},
 	}
 	scopes = slices.DeleteFunc(scopes, func(sc scope) bool { return len(want) < sc.least })
 	for i, sc := range scopes {
-		found, err := c.exact(sc, want)
+		var found []node
+		err := c.each(sc, func(n, _ node) {
+			if slices.Equal(n.tokens(), want) {
+				found = append(found, n)
+			}
+		})
 		switch {
 		case err != nil:
 			return place{}, err
@@ -80,22 +85,12 @@ func whole(before []string, after string) string {
 	return after
 }
 
-// exact returns all places of a piece in a scope.
-func (c code) exact(sc scope, want []string) (found []node, err error) {
-	err = c.each(sc, func(n, _ node) {
-		if slices.Equal(n.tokens(), want) {
-			found = append(found, n)
-		}
-	})
-	return found, err
-}
-
 // each calls f for the nodes of a scope, with their declarations.
-func (c code) each(sc scope, f func(n, in node)) error {
+func (c Code) each(sc scope, f func(n, in node)) error {
 	dirs := []string{sc.dir}
 	if sc.dir == "" {
 		var err error
-		if dirs, err = c.dirs(); err != nil {
+		if dirs, err = c.Dirs(); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ type drift struct {
 func newDrift(want []string, next string) drift {
 	d := drift{want: want}
 	d.next, _ = scan(next)
-	if len(want) >= enoughTokens {
+	if len(want) > enoughTokens {
 		d.kind = kindOf(want)
 	}
 	return d
@@ -40,7 +40,7 @@ func newDrift(want []string, next string) drift {
 
 // similar returns the node in a scope that resembles a piece most, with the change merged into it.
 // It is an error if another node resembles the piece as much, or if the change and the drift meet.
-func (c code) similar(sc scope, d drift) (p place, ok bool, err error) {
+func (c Code) similar(sc scope, d drift) (p place, ok bool, err error) {
 	type candidate struct {
 		n, decl  node
 		likeness float64

@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,20 +53,30 @@ const (
 		{"in: q call\n- a == b+7-a\n+ a =", "does not parse"},
 		{"in: q call\n- // nothing\n+ a", "no code to replace"},
 	} {
-		entries, err := parse("W1 q TestW1\n" + test.text + "\n")
+		entries, err := Parse("W1 q TestW1\n" + test.text + "\n")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := ""
-		m, err := newCode(root).apply(entries[0].changes)
+		m, err := NewCode(root).Apply(entries[0].Changes)
 		if err != nil {
 			got = err.Error()
 		}
-		for _, text := range m.files {
+		for _, text := range m.Files {
 			got += text
 		}
 		if !strings.Contains(got, test.want) {
 			t.Errorf("%s\ngot  %s\nwant %s", test.text, got, test.want)
 		}
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

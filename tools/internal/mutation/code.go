@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
 	"fmt"
@@ -14,46 +14,47 @@ import (
 	"strings"
 )
 
-// code is the Go code of a repository, without tests. It reads each package once.
-type code struct {
+// Code is the Go code of a repository, without tests. It reads each package once.
+type Code struct {
 	root     string
 	packages map[string][]*source // by folder
 }
 
-func newCode(root string) code { return code{root, map[string][]*source{}} }
+// NewCode returns the code below a folder.
+func NewCode(root string) Code { return Code{root, map[string][]*source{}} }
 
-// A mutant is the code of the changed files.
-type mutant struct {
-	files   map[string]string // by name
-	drifted bool              // a change matched only code that resembles its piece
+// A Mutant is the code of the changed files.
+type Mutant struct {
+	Files   map[string]string // by name
+	Drifted bool              // a change matched only code that resembles its piece
 }
 
-// apply returns the code with the changes, in their order.
-func (c code) apply(changes []change) (mutant, error) {
-	m := mutant{files: map[string]string{}}
+// Apply returns the code with the changes, in their order.
+func (c Code) Apply(changes []Change) (Mutant, error) {
+	m := Mutant{Files: map[string]string{}}
 	for _, ch := range changes {
 		p, err := c.find(ch)
 		if err != nil {
-			return mutant{}, fmt.Errorf("%s in %s %w: %s", ch.decl, ch.dir, err, ch.old[0])
+			return Mutant{}, fmt.Errorf("%s in %s %w: %s", ch.Decl, ch.Dir, err, ch.Old[0])
 		}
 		from, to := p.offsets()
 		s, err := parseSource(p.in.name, p.in.text[:from]+p.text+p.in.text[to:])
 		if err != nil {
-			return mutant{}, fmt.Errorf("the changed code does not parse: %w", err)
+			return Mutant{}, fmt.Errorf("the changed code does not parse: %w", err)
 		}
 		dir := path.Dir(s.name)
 		before := c.packages[dir]
 		defer func() { c.packages[dir] = before }()
 		c.packages[dir] = slices.Clone(before) // the next change sees this one
 		c.packages[dir][slices.Index(before, p.in)] = s
-		m.files[s.name] = s.text
-		m.drifted = m.drifted || p.drifted
+		m.Files[s.name] = s.text
+		m.Drifted = m.Drifted || p.drifted
 	}
 	return m, nil
 }
 
 // load returns the files of a package, which may be gone.
-func (c code) load(dir string) ([]*source, error) {
+func (c Code) load(dir string) ([]*source, error) {
 	if loaded, ok := c.packages[dir]; ok {
 		return loaded, nil
 	}
@@ -84,8 +85,8 @@ func (c code) load(dir string) ([]*source, error) {
 	return sources, nil
 }
 
-// dirs returns all folders of the repository.
-func (c code) dirs() ([]string, error) {
+// Dirs returns all folders of the repository.
+func (c Code) Dirs() ([]string, error) {
 	var dirs []string
 	err := filepath.WalkDir(c.root, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.IsDir() {

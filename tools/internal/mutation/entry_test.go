@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
 	"reflect"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	got, err := parse(`# a comment
+	got, err := Parse(`# a comment
 W1 workqueue TestW1_OneHolder
 in: workqueue core.take
 - if held {
@@ -30,18 +30,18 @@ in: a b
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []entry{
-		{2, "W1", "workqueue", "TestW1_OneHolder", []change{
+	want := []Entry{
+		{2, "W1", "workqueue", "TestW1_OneHolder", []Change{
 			{"workqueue", "core.take", []string{"if held {", "\treturn"}, []string{"if false {"}},
 			{"workqueue", "core.take", []string{"last"}, []string{"LAST"}},
 			{"workqueue", "add", []string{"gone"}, nil},
 		}},
-		{12, "L10", "leaderelection", "FuzzTrust/seed_#0", []change{{"a", "b", []string{"-x"}, []string{"x"}}}},
+		{12, "L10", "leaderelection", "FuzzTrust/seed_#0", []Change{{"a", "b", []string{"-x"}, []string{"x"}}}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if f := got[1].function(); f != "FuzzTrust" {
+	if f := got[1].Function(); f != "FuzzTrust" {
 		t.Errorf("function = %q", f)
 	}
 }
@@ -58,8 +58,8 @@ func TestParseErrors(t *testing.T) {
 		"W1 workqueue TestX\nin: a f\n-x\n+x":         "line 1: W1 changes nothing in f",
 		"W1 workqueue TestX\nin: a f\n-x\n\n-y\n+z\n": "line 5: want a guarantee",
 	} {
-		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("parse(%q) = %v, want an error with %q", text, err, want)
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse(%q) = %v, want an error with %q", text, err, want)
 		}
 	}
 }

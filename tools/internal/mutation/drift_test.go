@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The Setpoint Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutation
 
 import (
 	"path/filepath"
@@ -43,15 +43,15 @@ func TestApply_Drifted(t *testing.T) {
 	} {
 		root := t.TempDir()
 		write(t, filepath.Join(root, "q", "a.go"), "package q\n\nfunc f() int {\n"+test.code+"\n}\n")
-		entries, err := parse("W1 q TestW1\nin: q f\n" + test.change + "\n")
+		entries, err := Parse("W1 q TestW1\nin: q f\n" + test.change + "\n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := newCode(root).apply(entries[0].changes)
-		got, _ := scan(m.files["q/a.go"])
+		m, err := NewCode(root).Apply(entries[0].Changes)
+		got, _ := scan(m.Files["q/a.go"])
 		want, _ := scan("package q\n\nfunc f() int {\n" + test.want + "\n}\n")
 		if test.want == "" && err == nil || test.want != "" && !slices.Equal(got, want) {
-			t.Errorf("%s\n%s\ngot  %v, %v\nwant %s", test.code, test.change, m.files, err, strings.ReplaceAll(test.want, "\n", "; "))
+			t.Errorf("%s\n%s\ngot  %v, %v\nwant %s", test.code, test.change, m.Files, err, strings.ReplaceAll(test.want, "\n", "; "))
 		}
 	}
 }

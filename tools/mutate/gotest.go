@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,55 +19,77 @@ import (
 	"github.com/setpoint-dev/setpoint/tools/internal/child"
 )
 
-// goTest runs tests of packages in a tree.
+// goTest compiles and runs tests of packages in a tree.
 type goTest struct {
 	tree    string
 	timeout time.Duration
 }
 
-// A report is the result of one run of go test.
+// A report is the result of one run of tests.
 type report struct {
-	built  bool
 	failed bool              // the package as a whole: a test, a leak, a panic or a timeout
 	tests  map[string]string // by name: pass, fail, skip, or run if it did not end
 	output string
 }
 
-// run runs the tests in the package that match the pattern.
-func (g goTest) run(ctx context.Context, dir, pattern string) (report, error) {
+// compile compiles the tests of a package. The text is empty, or what the compiler says.
+func (g goTest) compile(ctx context.Context, dir string) (text string, err error) {
 	module, pkg := g.module(dir)
-	// -vet=off: a vet error in the changed line is not a failed test. Without debug information,
-	// the linker takes half the time.
+	// Vet is for the unchanged code. Without debug information, the linker takes half the time.
+	text, err = g.command(ctx, module, module, "_c", 0, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o="+g.binary(dir), pkg)
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		return text, nil
+	}
+	return "", err
+}
+
+// binary returns the path of a package's compiled tests.
+func (g goTest) binary(dir string) string {
+	return filepath.Join(g.tree, "_bin", strings.ReplaceAll(path.Clean(dir), "/", "_")+".test")
+}
+
+// run runs the compiled tests of a package that match the pattern, in the worker's own directory
+// for temporary files. Mutant 0 is the unchanged code.
+func (g goTest) run(ctx context.Context, worker int, dir, pattern string, mutant int) (report, error) {
+	module, _ := g.module(dir)
+	// The test program ends itself in time if it can.
+	limited, cancel := context.WithTimeout(ctx, g.timeout+time.Minute)
+	defer cancel()
+	text, err := g.command(limited, module, dir, fmt.Sprintf("_%d", worker), mutant, "go", "tool", "test2json", g.binary(dir),
+		"-test.v=test2json", "-test.paniconexit0", "-test.timeout="+g.timeout.String(), "-test.run="+pattern)
+	if ctx.Err() != nil {
+		return report{}, ctx.Err()
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited && limited.Err() == nil {
+		return report{}, err
+	}
+	r, parseErr := parseReport(text)
+	if parseErr != nil {
+		return report{}, fmt.Errorf("the tests in %s: %w\n%s", dir, parseErr, text)
+	}
+	r.failed = err != nil
+	return r, nil
+}
+
+// command runs a command of a module in a folder, and returns its output. The temporary files are
+// removed even if a test is killed. Their folder has a short name: a control plane keeps sockets in
+// it, whose paths have a limit.
+func (g goTest) command(ctx context.Context, module, dir, tmp string, mutant int, name string, args ...string) (string, error) {
 	workspace := "GOWORK=off"
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="
 	}
-	// It is removed with the tree, even if a test is killed. The name is short: a control plane
-	// keeps sockets in it, whose paths have a limit.
-	tmp := filepath.Join(g.tree, "_tmp")
+	tmp = filepath.Join(g.tree, tmp)
 	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return report{}, err
+		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	cmd := child.Command(ctx, filepath.Join(g.tree, module), tmp, []string{"SETPOINT_FULL=1", workspace},
-		"go", "test", "-json", "-vet=off", "-ldflags=-s -w", "-count=1", "-timeout="+g.timeout.String(), "-run="+pattern, pkg)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.Output()
+	cmd := child.Command(ctx, filepath.Join(g.tree, dir), tmp, []string{"SETPOINT_FULL=1", workspace, fmt.Sprintf("%s=%d", chosen, mutant)}, name, args...)
+	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		return report{}, ctx.Err()
+		err = ctx.Err()
 	}
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return report{}, err
-	}
-	r, parseErr := parseReport(stdout)
-	if parseErr != nil {
-		return report{}, fmt.Errorf("go test in %s: %w\n%s", dir, parseErr, stderr.String())
-	}
-	r.failed = err != nil
-	r.output += stderr.String()
-	return r, nil
+	return string(out), err
 }
 
 // module returns the module that contains a package, and the package relative to it.
@@ -92,26 +113,26 @@ func (g goTest) inWorkspace(module string) bool {
 	return err == nil && module != "." && regexp.MustCompile(`(?m)^\s*(use )?\./`+regexp.QuoteMeta(module)+`$`).Match(text)
 }
 
-func parseReport(stdout []byte) (report, error) {
-	r := report{built: true, tests: map[string]string{}}
+// parseReport reads the output of test2json, and lines of other programs, such as go itself.
+func parseReport(out string) (report, error) {
+	r := report{tests: map[string]string{}}
 	ended := map[string]string{} // a package may run its tests several times: see internal/testkit
 	var output strings.Builder
-	for dec := json.NewDecoder(bytes.NewReader(stdout)); dec.More(); {
-		var e struct{ Action, Test, Output, FailedBuild string }
-		if err := dec.Decode(&e); err != nil {
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "{") {
+			output.WriteString(line)
+			continue
+		}
+		var e struct{ Action, Test, Output string }
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			return r, err
 		}
 		switch e.Action {
-		case "output", "build-output":
+		case "output":
 			output.WriteString(e.Output)
-		case "build-fail":
-			r.built = false
 		case "run":
 			r.tests[e.Test] = e.Action
 		case "pass", "fail", "skip":
-			if e.FailedBuild != "" {
-				r.built = false
-			}
 			before := ended[e.Test]
 			if before != "fail" && (before != "pass" || e.Action == "fail") {
 				before = e.Action

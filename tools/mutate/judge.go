@@ -9,7 +9,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,120 +21,156 @@ import (
 	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
-// judge runs every entry's test without and with its changes, and prints a line for each. Each of
-// the trees has one entry at a time.
-func judge(ctx context.Context, w io.Writer, trees []goTest, entries []mutation.Entry) (survived bool, err error) {
-	took, err := passAll(ctx, trees, entries)
-	if err != nil {
+// A jury judges entries in a tree.
+type jury struct {
+	goTest
+	mutants  map[int]mutantOf // by number, from 1
+	variants variants
+	took     map[string]time.Duration // the unchanged tests of a package
+
+	mu        sync.Mutex
+	out       io.Writer
+	survivors []string
+	errs      []error
+}
+
+// A mutantOf is the mutant of an entry.
+type mutantOf struct {
+	mutation.Entry
+	files    map[string]string // changed
+	together bool              // the program of the variants has it
+}
+
+// judge runs every entry's test without and with its changes, and prints a line for each.
+func judge(ctx context.Context, w io.Writer, t goTest, entries []mutation.Entry) (survived bool, err error) {
+	j := &jury{goTest: t, out: w, mutants: map[int]mutantOf{}, variants: variants{t.tree, map[string]*variantFile{}}, took: map[string]time.Duration{}}
+	j.apply(entries)
+	if err := errors.Join(os.Mkdir(filepath.Join(t.tree, "_bin"), 0o700), j.variants.write()); err != nil {
 		return false, err
 	}
-	var survivors []string
-	var errs []error
-	var mu sync.Mutex
-	each(trees, entries, func(t goTest, e mutation.Entry) {
-		start := time.Now()
-		// A change may let the test run for ever.
-		t.timeout = min(t.timeout, 2*took[e.Dir]+30*time.Second)
-		result, err := judgeOne(ctx, t, e)
-		mu.Lock()
-		defer mu.Unlock()
-		if ctx.Err() != nil {
-			return
+	if err := j.compileAll(ctx); err != nil {
+		return false, err
+	}
+	if err := j.passAll(ctx); err != nil {
+		return false, err
+	}
+	var together, alone []int
+	for _, n := range slices.Sorted(maps.Keys(j.mutants)) {
+		if j.mutants[n].together {
+			together = append(together, n)
+		} else {
+			alone = append(alone, n)
 		}
-		if err != nil {
-			result = "ERROR"
-			errs = append(errs, fmt.Errorf("entry %s in line %d: %w", e.Guarantee, e.Line, err))
-		}
-		if result == "SURVIVED" {
-			survivors = append(survivors, fmt.Sprintf("%s (%s)", e.Guarantee, e.Test))
-		}
-		fmt.Fprintf(w, "%-4s %-16s %-56s %-9s %5.1fs\n", e.Guarantee, e.Dir, e.Test, result, time.Since(start).Seconds())
-	})
+	}
+	each(together, func(worker, n int) { j.judgeOne(ctx, worker, n) })
+	for _, n := range alone {
+		j.judgeAlone(ctx, n)
+	}
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	killed := len(entries) - len(survivors) - len(errs)
 	fmt.Fprintf(w, "%d mutations of %d guarantees: %d noticed, %d survived, %d in error\n",
-		len(entries), len(guarantees(entries)), killed, len(survivors), len(errs))
-	if len(survivors) > 0 {
-		fmt.Fprintf(w, "survived: %s\n", strings.Join(survivors, ", "))
+		len(entries), len(guarantees(entries)), len(entries)-len(j.survivors)-len(j.errs), len(j.survivors), len(j.errs))
+	if len(j.survivors) > 0 {
+		fmt.Fprintf(w, "survived: %s\n", strings.Join(j.survivors, ", "))
 	}
-	return len(survivors) > 0, errors.Join(errs...)
+	return len(j.survivors) > 0, errors.Join(j.errs...)
 }
 
-// each calls f for every item, for as many at once as there are trees.
-func each[T any](trees []goTest, items []T, f func(goTest, T)) {
-	queue := make(chan T, len(items))
-	for _, item := range items {
-		queue <- item
+// apply makes the mutants.
+func (j *jury) apply(entries []mutation.Entry) {
+	code := mutation.NewCode(j.tree)
+	for i, e := range entries {
+		m, err := code.Apply(e.Changes)
+		if err != nil {
+			j.report(e, "", err, 0)
+			continue
+		}
+		together, err := j.variants.add(i+1, m.Files)
+		if err != nil {
+			j.report(e, "", err, 0)
+			continue
+		}
+		j.mutants[i+1] = mutantOf{e, m.Files, together}
 	}
-	close(queue)
-	var workers sync.WaitGroup
-	for _, t := range trees {
-		workers.Go(func() {
-			for item := range queue {
-				f(t, item)
+}
+
+// compileAll compiles the tests of each package. Variants that do not compile are errors.
+func (j *jury) compileAll(ctx context.Context) error {
+	dirs := map[string]bool{}
+	for _, m := range j.mutants {
+		dirs[m.Dir] = true
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		for {
+			text, err := j.compile(ctx, dir)
+			if err != nil {
+				return err
 			}
-		})
+			if text == "" {
+				break
+			}
+			if !j.reject(dir, text) {
+				return fmt.Errorf("the tests of %s do not compile:\n%s", dir, text)
+			}
+			if err := j.variants.write(); err != nil {
+				return err
+			}
+		}
 	}
-	workers.Wait()
+	return nil
 }
 
-// judgeOne returns "noticed" or "SURVIVED".
-func judgeOne(ctx context.Context, t goTest, e mutation.Entry) (result string, err error) {
-	undo, err := mutate(t.tree, e.Changes)
-	defer func() { err = errors.Join(err, undo()) }()
-	if err != nil {
-		return "", err
+var compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: .*`)
+
+// reject removes the mutants in which the compiler has found errors.
+func (j *jury) reject(dir, text string) (found bool) {
+	module, _ := j.module(dir)
+	for _, match := range compileError.FindAllStringSubmatch(text, -1) {
+		line, _ := strconv.Atoi(match[2]) // of digits
+		n := j.variants.at(filepath.Join(module, match[1]), line)
+		m, ok := j.mutants[n]
+		if !ok {
+			continue
+		}
+		found = true
+		j.variants.drop(n)
+		delete(j.mutants, n)
+		j.report(m.Entry, "", fmt.Errorf("the changed code does not compile:\n%s", match[0]), 0)
 	}
-	r, err := t.run(ctx, e.Dir, pattern(e.Test))
-	switch {
-	case err != nil:
-		return "", err
-	case !r.built:
-		return "", fmt.Errorf("the changed code does not compile:\n%s", r.output)
-	case r.tests[e.Test] == "":
-		return "", fmt.Errorf("with the change, %s does not run:\n%s", e.Test, r.output)
-	case r.failed:
-		return "noticed", nil
-	default:
-		return "SURVIVED", nil
-	}
+	return found
 }
 
-// passAll checks that every cited test runs and passes on the unchanged code. It returns the time
-// for each package.
-func passAll(ctx context.Context, trees []goTest, entries []mutation.Entry) (took map[string]time.Duration, err error) {
+// passAll checks that every cited test runs and passes on the unchanged code.
+func (j *jury) passAll(ctx context.Context) error {
 	byDir := map[string][]mutation.Entry{}
-	for _, e := range entries {
-		byDir[e.Dir] = append(byDir[e.Dir], e)
+	for _, m := range j.mutants {
+		byDir[m.Dir] = append(byDir[m.Dir], m.Entry)
 	}
-	took = map[string]time.Duration{}
 	var errs []error
-	var mu sync.Mutex
-	each(trees, slices.Collect(maps.Values(byDir)), func(t goTest, cited []mutation.Entry) {
+	each(slices.Sorted(maps.Keys(byDir)), func(worker int, dir string) {
 		start := time.Now()
-		err := passOne(ctx, t, cited)
-		mu.Lock()
-		defer mu.Unlock()
-		took[cited[0].Dir] = time.Since(start)
+		err := j.passOne(ctx, worker, byDir[dir])
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.took[dir] = time.Since(start)
 		errs = append(errs, err)
 	})
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	return took, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // passOne is passAll for the entries of one package.
-func passOne(ctx context.Context, t goTest, cited []mutation.Entry) error {
+func (j *jury) passOne(ctx context.Context, worker int, cited []mutation.Entry) error {
 	var names []string
 	for _, e := range cited {
 		names = append(names, e.Function())
 	}
 	slices.Sort(names)
 	dir := cited[0].Dir
-	r, err := t.run(ctx, dir, "^("+strings.Join(slices.Compact(names), "|")+")$")
+	r, err := j.run(ctx, worker, dir, "^("+strings.Join(slices.Compact(names), "|")+")$", 0)
 	if err != nil {
 		return err
 	}
@@ -147,6 +187,83 @@ func passOne(ctx context.Context, t goTest, cited []mutation.Entry) error {
 		return fmt.Errorf("without a change, the tests of %s fail:\n%s", dir, r.output)
 	}
 	return nil
+}
+
+// judgeOne runs the test of mutant n, which is compiled.
+func (j *jury) judgeOne(ctx context.Context, worker, n int) {
+	start, e := time.Now(), j.mutants[n].Entry
+	t := j.goTest
+	// A change may let the test run for ever.
+	t.timeout = min(t.timeout, 2*j.took[e.Dir]+30*time.Second)
+	r, err := t.run(ctx, worker, e.Dir, pattern(e.Test), n)
+	if ctx.Err() != nil {
+		return
+	}
+	result := "SURVIVED"
+	switch {
+	case err != nil:
+	case r.tests[e.Test] == "":
+		err = fmt.Errorf("with the change, %s does not run:\n%s", e.Test, r.output)
+	case r.failed:
+		result = "noticed"
+	}
+	j.report(e, result, err, time.Since(start))
+}
+
+// judgeAlone compiles mutant n as a program of its own, and runs its test.
+func (j *jury) judgeAlone(ctx context.Context, n int) {
+	m := j.mutants[n]
+	undo, err := replaceFiles(j.tree, m.files)
+	defer func() {
+		if err := undo(); err != nil {
+			j.report(m.Entry, "", err, 0)
+		}
+	}()
+	var text string
+	if err == nil {
+		text, err = j.compile(ctx, m.Dir)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		j.report(m.Entry, "", err, 0)
+	case text != "":
+		j.report(m.Entry, "", fmt.Errorf("the changed code does not compile:\n%s", text), 0)
+	default:
+		j.judgeOne(ctx, 0, n)
+	}
+}
+
+// report prints the result of an entry.
+func (j *jury) report(e mutation.Entry, result string, err error, took time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case err != nil:
+		result = "ERROR"
+		j.errs = append(j.errs, fmt.Errorf("entry %s in line %d: %w", e.Guarantee, e.Line, err))
+	case result == "SURVIVED":
+		j.survivors = append(j.survivors, fmt.Sprintf("%s (%s)", e.Guarantee, e.Test))
+	}
+	fmt.Fprintf(j.out, "%-4s %-16s %-56s %-9s %5.1fs\n", e.Guarantee, e.Dir, e.Test, result, took.Seconds())
+}
+
+// each calls f for every item, in several workers.
+func each[T any](items []T, f func(worker int, item T)) {
+	queue := make(chan T, len(items))
+	for _, item := range items {
+		queue <- item
+	}
+	close(queue)
+	var workers sync.WaitGroup
+	for worker := range atOnce {
+		workers.Go(func() {
+			for item := range queue {
+				f(worker, item)
+			}
+		})
+	}
+	workers.Wait()
 }
 
 func guarantees(entries []mutation.Entry) []string {

@@ -3,9 +3,13 @@
 
 // Command mutate shows that each guarantee has a test that can fail. For each entry of
 // docs/mutations.txt it breaks one place of the code in a copy of the work tree, and runs the cited
-// test. The test must pass before and fail after the change. Two entries are judged at once, in two
-// copies. mutate exits with 1 if a mutation survives, and with 2 if an entry cannot be judged.
-// After SIGINT or SIGTERM it exits with 2, and leaves neither a copy nor a running test.
+// test. The test must pass before and fail after the change. mutate exits with 1 if a mutation
+// survives, and with 2 if an entry cannot be judged. After SIGINT or SIGTERM it exits with 2, and
+// leaves neither a copy nor a running test.
+//
+// The tests of a package are compiled once. They contain the changed functions of all entries, and
+// a variable of the environment chooses an entry. An entry that changes a type, a variable or a
+// constant has a program of its own. Two tests run at once.
 //
 //	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table
@@ -83,20 +87,12 @@ func run(ctx context.Context, file, only string, timeout time.Duration, table bo
 	if entries, err = choose(entries, only); err != nil {
 		return false, err
 	}
-	var trees []goTest
-	defer func() {
-		for _, t := range trees {
-			err = errors.Join(err, os.RemoveAll(t.tree))
-		}
-	}()
-	for range atOnce {
-		tree, err := copyTree(ctx, root)
-		if err != nil {
-			return false, err
-		}
-		trees = append(trees, goTest{tree, timeout})
+	tree, err := copyTree(ctx, root)
+	if err != nil {
+		return false, err
 	}
-	return judge(ctx, os.Stdout, trees, entries)
+	defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
+	return judge(ctx, os.Stdout, goTest{tree, timeout}, entries)
 }
 
 // findRoot returns the repository that contains the current directory.

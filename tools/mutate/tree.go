@@ -12,8 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/setpoint-dev/setpoint/tools/internal/mutation"
 )
 
 // copyTree copies the work tree to a new directory, including uncommitted and excluding ignored
@@ -57,8 +55,8 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, info.Mode().Perm())
 }
 
-// mutate applies the changes to the tree. The returned function undoes them; it is never nil.
-func mutate(tree string, changes []mutation.Change) (undo func() error, err error) {
+// replaceFiles replaces files of the tree. The returned function undoes it, and is never nil.
+func replaceFiles(tree string, files map[string]string) (undo func() error, err error) {
 	before := map[string][]byte{}
 	undo = func() error {
 		var errs []error
@@ -67,11 +65,7 @@ func mutate(tree string, changes []mutation.Change) (undo func() error, err erro
 		}
 		return errors.Join(errs...)
 	}
-	m, err := mutation.NewCode(tree).Apply(changes)
-	if err != nil {
-		return undo, err
-	}
-	for file, text := range m.Files {
+	for file, text := range files {
 		name := filepath.Join(tree, file)
 		original, err := os.ReadFile(name)
 		if err != nil {

@@ -135,9 +135,7 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		if obj, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || obj.Name != "a" {
 			t.Errorf("got %v, %v", obj, err)
 		}
-		if _, err := maps.Get(t.Context(), testkit.Key("b")); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), apierrors.IsNotFound)
 		stopController()
 		maps.Release()
 		synctest.Wait()

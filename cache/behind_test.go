@@ -38,9 +38,7 @@ func TestS2_DeletedRightAfter(t *testing.T) {
 		}))
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("odd"))), apierrors.IsNotFound)
 		testkit.Equal(t, e.take(), "add odd, delete odd")
 	})
 }

@@ -70,9 +70,8 @@ func TestGeneric_Forms(t *testing.T) {
 				into.SetLabels(map[string]string{"x": "y", "z": ""})
 				into.SetName("changed")
 			}
-			if err := c.Get(t.Context(), testkit.Key("b"), into); !apierrors.IsNotFound(err) || into.GetName() != "changed" {
-				t.Errorf("got %v, %s", err, into.GetName())
-			}
+			testkit.ErrorSatisfies(t, c.Get(t.Context(), testkit.Key("b"), into), apierrors.IsNotFound)
+			testkit.Equal(t, into.GetName(), "changed")
 		}
 		for _, list := range []runtime.Object{
 			&corev1.ConfigMapList{Items: []corev1.ConfigMap{{}}},

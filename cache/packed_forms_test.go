@@ -133,9 +133,8 @@ func TestPacked_ErrorsOfRelists(t *testing.T) {
 		api.Intercept(nil)
 		time.Sleep(30 * time.Minute) // it is forgotten with the next watch
 		synctest.Wait()
-		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
-			t.Errorf("got %v, %s", err, h.State())
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("odd"))), apierrors.IsNotFound)
+		testkit.Equal(t, h.State().BrokenCount, 0)
 	})
 }
 

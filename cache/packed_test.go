@@ -299,8 +299,7 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		bad()
 		api.Remove(widgets, "default", "odd")
 		reads(1, 0, "delete odd")
-		if _, err := h.Get(t.Context(), testkit.Key("odd")); !apierrors.IsNotFound(err) || h.State().BrokenCount != 0 {
-			t.Errorf("got %v, %s", err, h.State())
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("odd"))), apierrors.IsNotFound)
+		testkit.Equal(t, h.State().BrokenCount, 0)
 	})
 }

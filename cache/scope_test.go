@@ -114,9 +114,7 @@ func TestScopeNames(t *testing.T) {
 			}
 		}
 		testkit.ErrorContains(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), "outside the scope")
-		if _, err := maps.Get(t.Context(), testkit.Key("none")); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(t.Context(), testkit.Key("none"))), apierrors.IsNotFound)
 		set.Add(testkit.Key("b"))
 		synced(t, maps)
 		testkit.Equal(t, names(t, maps), "default/a default/b")

@@ -452,9 +452,7 @@ func TestP7_ListFails(t *testing.T) {
 		s.api.Intercept(s.normal)
 		s.wait()
 		s.expect("a1 a2 a3 b1 b2 b3", "add b1, add b2, add b3; initial b1 b2 b3")
-		if got := s.state(); strings.Contains(got, "no lists today") {
-			s.Errorf("got %s", got)
-		}
+		testkit.NotContains(s, s.state(), "no lists today")
 	})
 }
 

@@ -193,9 +193,7 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 		check([]string{"late"}, "good", "blue", "never")
 		api.Remove(widgets, "default", "late")
 		check(nil, "good", "blue", "never")
-		if _, err := h.Get(t.Context(), testkit.Key("late")); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("late"))), apierrors.IsNotFound)
 	})
 }
 

@@ -198,9 +198,7 @@ func TestUnlessAlready(t *testing.T) {
 	a.api.Remove(sim.Deployments, "default", "web")
 	a.want(sent, replicas(1), nil)
 	// The cache still shows the one before.
-	if _, err := a.deployments.Apply(t.Context(), replicas(1), client.UnlessAlready(d)); !apierrors.IsConflict(err) {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(a.deployments.Apply(t.Context(), replicas(1), client.UnlessAlready(d))), apierrors.IsConflict)
 	a.want(skipped, replicas(1), a.live())
 
 	testkit.Equal(t, a.skipped[0], hook.SkippedApply{Group: "apps", Version: "v1", Resource: "deployments"})

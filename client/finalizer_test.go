@@ -92,9 +92,7 @@ func TestFinalizerSuccessor(t *testing.T) {
 		t.Error(m, err)
 	}
 	_, err := maps.EnsureFinalizer(t.Context(), old, "example.com/more")
-	if !apierrors.IsConflict(err) {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorSatisfies(t, err, apierrors.IsConflict)
 	wants(t, err, "default/a", "deleted and created again")
 	testkit.SlicesEqual(t, stored(api), []string{finalizer}, "the new one has")
 }

@@ -42,14 +42,9 @@ func name(namespace, name string) types.NamespacedName {
 // wants fails the test unless err has all the words.
 func wants(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one with %q", words)
-		return
-	}
+	testkit.NotEqual(t, err, nil)
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q lacks %q", err, w)
-		}
+		testkit.ErrorContains(t, err, w)
 	}
 }
 
@@ -70,23 +65,15 @@ func TestHandle(t *testing.T) {
 	ok(deployments.Apply(ctx, appsac.Deployment("web", "default").WithSpec(appsac.DeploymentSpec().WithReplicas(2))))
 	ok(deployments.ApplyStatus(ctx, appsac.Deployment("web", "default").WithStatus(appsac.DeploymentStatus().WithReadyReplicas(1))))
 	ok(deployments.Patch(ctx, key, types.MergePatchType, []byte(`{"metadata":{"labels":{"more":"x"}}}`)))
-	if _, err := deployments.Update(ctx, d); !apierrors.IsConflict(err) {
-		t.Errorf("an update of an old version: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(deployments.Update(ctx, d)), apierrors.IsConflict, "an update of an old version")
 	d = ok(deployments.GetLive(ctx, key))
 	if d.Labels["app"] != "web" || d.Labels["more"] != "x" || d.Status.Replicas != 3 || d.Status.ReadyReplicas != 1 || *d.Spec.Replicas != 2 {
 		t.Errorf("got %+v", d)
 	}
-	if err := deployments.Delete(ctx, key, client.Preconditions("other", "")); !apierrors.IsConflict(err) {
-		t.Errorf("deleting another one: %v", err)
-	}
-	if err := deployments.Delete(ctx, key, client.Preconditions(d.UID, "1")); !apierrors.IsConflict(err) {
-		t.Errorf("deleting an old version: %v", err)
-	}
+	testkit.ErrorSatisfies(t, deployments.Delete(ctx, key, client.Preconditions("other", "")), apierrors.IsConflict, "deleting another one")
+	testkit.ErrorSatisfies(t, deployments.Delete(ctx, key, client.Preconditions(d.UID, "1")), apierrors.IsConflict, "deleting an old version")
 	testkit.Equal(t, deployments.Delete(ctx, key, client.Preconditions(d.UID, d.ResourceVersion)), nil)
-	if _, err := deployments.GetLive(ctx, key); !apierrors.IsNotFound(err) {
-		t.Errorf("after the deletion: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(deployments.GetLive(ctx, key)), apierrors.IsNotFound, "after the deletion")
 	for _, r := range api.Requests() {
 		if r.Verb == "discover" || r.Verb == "get" || r.Verb == "delete" {
 			continue

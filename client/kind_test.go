@@ -61,9 +61,7 @@ func TestUnstructured(t *testing.T) {
 		t.Errorf("got %v, %v", all, err)
 	}
 	testkit.Equal(t, h.Delete(ctx, key), nil)
-	if _, err := h.GetLive(ctx, key); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(h.GetLive(ctx, key)), apierrors.IsNotFound)
 	u.SetKind("gadget")
 	_, err = h.Create(ctx, u)
 	wants(t, err, "create widget default/a", "gadget of example.com/v1", "the handle is for widget of example.com/v1")
@@ -174,9 +172,7 @@ func TestNotServedOrMissing(t *testing.T) {
 	discoveries := func() int { return len(api.Requests()) - api.Count("", sim.Deployments) }
 	_, err = client.For[*appsv1.Deployment](newClient(t, api, client.Options{})).UpdateStatus(ctx, d)
 	before := discoveries()
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("a missing object: %v", err)
-	}
+	testkit.ErrorSatisfies(t, err, apierrors.IsNotFound, "a missing object")
 	if _, err = deployments.GetLive(ctx, name("default", "web")); !apierrors.IsNotFound(err) || discoveries() != before {
 		t.Errorf("a missing object: %v, after %d discoveries", err, discoveries()-before)
 	}
@@ -201,9 +197,7 @@ func TestNotServedOrMissing(t *testing.T) {
 		if !meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := c.Mapping(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment")); !meta.IsNoMatchError(err) {
-			t.Errorf("it is still known: %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(c.Mapping(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"))), meta.IsNoMatchError, "it is still known")
 		api.Serve(sim.Deployments)
 		testkit.Equal(t, deployments.Served(ctx), nil)
 		api.Withdraw(sim.Deployments)

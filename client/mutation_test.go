@@ -106,9 +106,8 @@ func TestCreateOrUpdate_ReadMayFail(t *testing.T) {
 		return nil, nil
 	})
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
-	if _, _, err := client.CreateOrUpdate(t.Context(), maps, testkit.ConfigMap("a"), fill); !apierrors.IsForbidden(err) {
-		t.Error(err)
-	}
+	_, _, err := client.CreateOrUpdate(t.Context(), maps, testkit.ConfigMap("a"), fill)
+	testkit.ErrorSatisfies(t, err, apierrors.IsForbidden)
 	testkit.SlicesEqual(t, verbs(api), []string{"get"}, "requests")
 }
 
@@ -190,9 +189,8 @@ func TestCreateOrPatch_TheLastFinalizer(t *testing.T) {
 	})
 	maps := client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	_, is, err := client.CreateOrPatch(t.Context(), maps, testkit.ConfigMap("a"), func(m *corev1.ConfigMap) error { m.Finalizers = nil; return nil })
-	if !apierrors.IsNotFound(err) || is != client.Unchanged {
-		t.Errorf("%s, %v, want unchanged and IsNotFound", is, err)
-	}
+	testkit.ErrorSatisfies(t, err, apierrors.IsNotFound)
+	testkit.Equal(t, is, client.Unchanged)
 	testkit.SlicesEqual(t, verbs(api), []string{"get", "patch"}, "requests")
 }
 

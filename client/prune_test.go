@@ -63,9 +63,7 @@ func TestPrune(t *testing.T) {
 	before := len(api.Requests())
 	deleted, err := maps.Prune(ctx, owner, append(all, nil), keep)
 	wants(t, err, "prune ConfigMap default/protected", "no right to delete it")
-	if !apierrors.IsForbidden(err) {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorSatisfies(t, err, apierrors.IsForbidden)
 	if strings.Contains(err.Error(), "replaced") || strings.Contains(err.Error(), "gone") {
 		t.Errorf("%q is about what is no error", err)
 	}

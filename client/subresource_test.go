@@ -127,9 +127,7 @@ func TestSubresourceMistakes(t *testing.T) {
 		wants(t, e.err, e.want...)
 	}
 	testkit.Len(t, *sent, 0)
-	if _, err := scales.Get(ctx, name("default", "missing")); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(scales.Get(ctx, name("default", "missing"))), apierrors.IsNotFound)
 }
 
 // TestSubresourceLater shows that a subresource that a CRD is given later is found.

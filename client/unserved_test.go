@@ -328,9 +328,7 @@ func TestClient_AChangedScopeIsNoMissingObject(t *testing.T) {
 	s := serveLamps(t, sim.New(t, scheme.Scheme).Config())
 	s.install("v1", meta.RESTScopeNameNamespace)
 	known := client.ForKind[*object](s.client(), lampsV1)
-	if _, err := known.GetLive(t.Context(), name("default", "a")); !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(known.GetLive(t.Context(), name("default", "a"))), apierrors.IsNotFound)
 	s.uninstall()
 	s.install("v1", meta.RESTScopeNameRoot)
 	for range 2 {
@@ -395,9 +393,7 @@ func aggregatedGroup(t *testing.T, cfg *rest.Config) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	if _, err := mapper.RESTMapping(lamps); !meta.IsNoMatchError(err) {
-		t.Errorf("a kind of another group: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(mapper.RESTMapping(lamps)), meta.IsNoMatchError, "a kind of another group")
 	if m, err := mapper.RESTMapping(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind()); err != nil || m.Resource.Resource != "pods" {
 		t.Errorf("another group: %v, %v", m, err)
 	}

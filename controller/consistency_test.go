@@ -5,6 +5,7 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -225,9 +226,7 @@ func TestC6_DeleteAndRecreate(t *testing.T) {
 			return controller.Result{RequeueAfter: time.Millisecond}, nil
 		}
 		missing := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
-				t.Errorf("the cache still has it: %v", err)
-			}
+			testkit.ErrorSatisfies(t, testkit.Err(r.secrets.Get(ctx, key)), apierrors.IsNotFound, "the cache still has it")
 			return controller.Result{}, nil
 		}
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, again, gone, missing)
@@ -370,9 +369,7 @@ func TestC6_UnansweredWrite(t *testing.T) {
 func TestC6_SwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		blind := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
-				t.Errorf("the cache lags by %s and has it: %v", lag, err)
-			}
+			testkit.ErrorSatisfies(t, testkit.Err(r.secrets.Get(ctx, key)), apierrors.IsNotFound, fmt.Sprintf("the cache lags by %s and has it", lag))
 			return controller.Result{}, nil
 		}
 		r := newRig(t, controller.Options{ReadYourWrites: -1}, workqueue.Options[types.NamespacedName]{}, nil, createSecret, blind)
@@ -487,9 +484,7 @@ func TestC6_AbsentBeforeAndAfter(t *testing.T) {
 			return controller.Result{RequeueAfter: time.Millisecond}, nil
 		}
 		gone := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
-				t.Errorf("the cache has what was deleted: %v", err)
-			}
+			testkit.ErrorSatisfies(t, testkit.Err(r.secrets.Get(ctx, key)), apierrors.IsNotFound, "the cache has what was deleted")
 			return controller.Result{}, nil
 		}
 		r := newRig(t, controller.Options{}, workqueue.Options[types.NamespacedName]{}, nil, both, gone)
@@ -504,9 +499,7 @@ func TestC6_NothingToRemember(t *testing.T) {
 		refused := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 			_, err := r.secret().Create(ctx, &corev1.Secret{ObjectMeta: named(key.Name)}, client.DryRun())
 			ok(t, err)
-			if err := r.secret().Delete(ctx, types.NamespacedName{Namespace: "default", Name: "missing"}); !apierrors.IsNotFound(err) {
-				t.Error(err)
-			}
+			testkit.ErrorSatisfies(t, r.secret().Delete(ctx, types.NamespacedName{Namespace: "default", Name: "missing"}), apierrors.IsNotFound)
 			return controller.Result{}, nil
 		}
 		for _, o := range []controller.Options{{}, {ReadYourWrites: -1}} {

@@ -412,9 +412,7 @@ func TestC6_ADeleteThatNoInformerSaw(t *testing.T) {
 					return controller.Result{}, err
 				}
 				look := func(r *rig, ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-					if _, err := r.secrets.Get(ctx, key); !apierrors.IsNotFound(err) {
-						t.Errorf("the cache has the Secret that was deleted: %v", err)
-					}
+					testkit.ErrorSatisfies(t, testkit.Err(r.secrets.Get(ctx, key)), apierrors.IsNotFound, "the cache has the Secret that was deleted")
 					return controller.Result{}, nil
 				}
 				// The list of ConfigMaps makes nothing due.

@@ -168,12 +168,8 @@ func TestRead_WithAnEndedContextIsATimeout(t *testing.T) {
 		if err := mgr.GetCache().Get(ended, keyOf("a"), &corev1.ConfigMap{}); !apierrors.IsTimeout(err) || !errors.Is(err, context.Canceled) {
 			t.Errorf("Get: %v", err)
 		}
-		if err := mgr.GetCache().List(ended, &corev1.SecretList{}); !apierrors.IsTimeout(err) {
-			t.Errorf("List: %v", err)
-		}
-		if _, err := mgr.GetCache().GetInformer(ended, &corev1.Pod{}); !apierrors.IsTimeout(err) {
-			t.Errorf("GetInformer: %v", err)
-		}
+		testkit.ErrorSatisfies(t, mgr.GetCache().List(ended, &corev1.SecretList{}), apierrors.IsTimeout)
+		testkit.ErrorSatisfies(t, testkit.Err(mgr.GetCache().GetInformer(ended, &corev1.Pod{})), apierrors.IsTimeout)
 	})
 }
 
@@ -214,9 +210,8 @@ func TestRead_OfAMissingKindIsAnError(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		err := mgr.GetClient().Get(ctx, keyOf("a"), u)
-		if !meta.IsNoMatchError(err) || ctx.Err() != nil {
-			t.Errorf("Get: %v", err)
-		}
+		testkit.ErrorSatisfies(t, err, meta.IsNoMatchError, "Get")
+		testkit.Equal(t, ctx.Err(), nil, "Get")
 	})
 }
 

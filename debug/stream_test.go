@@ -181,9 +181,8 @@ func TestStream_Summary(t *testing.T) {
 		watching, leave := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer leave()
 		text := follow(watching, debug.Handler(m, debug.Options{})).Body.String()
-		if strings.Contains(text, "<b>") || strings.Contains(text, "shop-") {
-			t.Errorf("the stream has\n%s", text)
-		}
+		testkit.NotContains(t, text, "<b>")
+		testkit.NotContains(t, text, "shop-")
 		var got struct {
 			Name        string
 			Controllers []struct {

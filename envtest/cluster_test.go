@@ -83,9 +83,7 @@ func TestCRDsAreServed(t *testing.T) {
 	lamp := object("envtest.setpoint.dev/v1", "Lamp", "desk")
 	lamp.Object["spec"] = map[string]any{"watts": int64(0)}
 	r := c.dynamic.Resource(lamps).Namespace(namespace)
-	if _, err := r.Create(ctx, lamp, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("the schema of the CRD does not count: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(r.Create(ctx, lamp, metav1.CreateOptions{})), apierrors.IsInvalid, "the schema of the CRD does not count")
 	lamp.Object["spec"] = map[string]any{"watts": int64(5)}
 	create(ctx, t, r, lamp)
 	groups, lists, err := c.discovery.ServerGroupsAndResources()
@@ -226,9 +224,7 @@ func TestConfigFor(t *testing.T) {
 		cfg, err = cluster.ConfigFor("joe", "readers")
 		joe := clientFor(t, cfg, err)
 		testkit.Equal(t, testkit.Err(joe.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{})), nil, how, "a reader")
-		if err := joe.Resource(configMaps).Namespace("default").Delete(ctx, "none", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: a reader deletes: %v, want Forbidden", how, err)
-		}
+		testkit.ErrorSatisfies(t, joe.Resource(configMaps).Namespace("default").Delete(ctx, "none", metav1.DeleteOptions{}), apierrors.IsForbidden, how, "a reader deletes")
 	}
 	testkit.NotEqual(t, testkit.Err(c.ConfigFor("")), nil, "a user without a name is nobody")
 }

@@ -101,9 +101,7 @@ func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
 	for _, name := range []string{"webhooks-checked", "webhooks-defaulted"} {
 		testkit.Equal(t, maps.Delete(ctx, name, metav1.DeleteOptions{}), nil)
 	}
-	if _, err := client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the CustomResourceDefinition stays: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{})), apierrors.IsNotFound, "the CustomResourceDefinition stays")
 	for _, of := range configurations {
 		if list, err := client.Resource(of).List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
 			t.Errorf("%d %s stay, %v", len(list.Items), of.Resource, err)

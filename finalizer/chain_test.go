@@ -36,14 +36,9 @@ func configMap(finalizers ...string) *corev1.ConfigMap {
 
 func wants(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one with %q", words)
-		return
-	}
+	testkit.NotEqual(t, err, nil)
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q lacks %q", err, w)
-		}
+		testkit.ErrorContains(t, err, w)
 	}
 }
 
@@ -141,9 +136,7 @@ func TestChain_RunsTheStepsInTheirOrder(t *testing.T) {
 		_, err = chain.Ensure(ctx, live())
 		wants(t, err, "being deleted")
 		testkit.NoError(t, testkit.Err(h.RemoveFinalizer(ctx, live(), "example.com/theirs")))
-		if _, err := h.GetLive(ctx, page); !apierrors.IsNotFound(err) {
-			t.Error(err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(h.GetLive(ctx, page)), apierrors.IsNotFound)
 	})
 }
 

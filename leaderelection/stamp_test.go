@@ -211,9 +211,7 @@ func TestL9_NoNameIsStored(t *testing.T) {
 			text, err := json.Marshal(lease(t, h.api))
 			ok(t, err)
 			for _, s := range secret {
-				if strings.Contains(string(text), s) {
-					t.Errorf("%s leaves %q on the Lease: %s", by, s, text)
-				}
+				testkit.NotContains(t, string(text), s, fmt.Sprintf("%s leaves %q on the Lease", by, s))
 			}
 		}
 		h.lead("a", func(work context.Context) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,9 +69,7 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 		if !isReady(m) || api.Stored(sim.Secrets) != 1 {
 			t.Errorf("ready: %v, and %d Secrets", isReady(m), api.Stored(sim.Secrets))
 		}
-		if text := out.String(); strings.Contains(text, "without a term") {
-			t.Errorf("the log has:\n%s", text)
-		}
+		testkit.NotContains(t, out.String(), "without a term", "the log has")
 		stop()
 		ok(t, result())
 		stopHolder()

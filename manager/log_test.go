@@ -131,9 +131,8 @@ func TestM1_AStopWhileTheRequestForTheVersionHangs(t *testing.T) {
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
 		wantLines(t, &out, `level=INFO msg=started name=test .* serverVersion=unknown err="no answer to a request for the API server's version .*"`)
-		if !isReady(m) || strings.Contains(out.String(), "stopp") {
-			t.Errorf("it does not run:\n%s", out.String())
-		}
+		testkit.Equal(t, isReady(m), true)
+		testkit.NotContains(t, out.String(), "stopp")
 		stop()
 		testkit.ErrorContains(t, result(), "a request for the API server's version has not returned", "Run returned")
 		d.mend()

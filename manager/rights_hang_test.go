@@ -38,9 +38,7 @@ func TestRights_OfTwoNamespacesStayThere(t *testing.T) {
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
 		r := m.Rights(t.Context())
-		if text := r.YAML(); strings.Contains(text, "ClusterRole") {
-			t.Errorf("needed %v\nused %v\n%s", r.Needed, r.Used, text)
-		}
+		testkit.NotContains(t, r.YAML(), "ClusterRole", fmt.Sprintf("needed %v used %v", r.Needed, r.Used))
 		stop()
 		ok(t, result())
 	})
@@ -92,9 +90,7 @@ func TestRights_OfARefusedMergePatch(t *testing.T) {
 		testkit.Pass(time.Minute)
 		_, _ = client.For[*corev1.Secret](m.Client()).Patch(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"}, types.MergePatchType, []byte(`{}`))
 		r := m.Rights(t.Context())
-		if text := r.YAML(); strings.Contains(text, "create") {
-			t.Errorf("%v\n%s", r.Missing, text)
-		}
+		testkit.NotContains(t, r.YAML(), "create", r.Missing)
 		stop()
 		ok(t, result())
 	})

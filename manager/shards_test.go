@@ -160,9 +160,7 @@ func TestShards_TheLogHasMembers(t *testing.T) {
 	}
 	wantParts(t, errors.New(log.String()), "joining the group", "member of the group", "leader=b", "left the group")
 	for _, word := range []string{"leading", "leads", "campaign"} {
-		if strings.Contains(log.String(), word) {
-			t.Errorf("the log contains %q:\n%s", word, log.String())
-		}
+		testkit.NotContains(t, log.String(), word, fmt.Sprintf("the log contains %q", word))
 	}
 }
 

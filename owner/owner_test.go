@@ -45,14 +45,9 @@ func handle[T cache.Object](t *testing.T) *cache.Handle[T] {
 
 func wants(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one with %q", words)
-		return
-	}
+	testkit.NotEqual(t, err, nil)
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q lacks %q", err, w)
-		}
+		testkit.ErrorContains(t, err, w)
 	}
 }
 

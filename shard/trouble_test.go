@@ -354,10 +354,9 @@ func TestGroup_MissingRights(t *testing.T) {
 				var log testkit.Buffer
 				r := f.startSpecial(special{name: "a", log: &log})
 				f.pass(time.Minute)
-				if n := len(r.Status().Owned); n != want.owned || !strings.Contains(log.String(), want.line) ||
-					strings.Contains(log.String(), "the resourceName ") {
-					t.Errorf("it owns %d slots, and logs\n%s", n, log.String())
-				}
+				testkit.Equal(t, len(r.Status().Owned), want.owned)
+				testkit.Contains(t, log.String(), want.line)
+				testkit.NotContains(t, log.String(), "the resourceName ")
 				if n := lines(&log, "level=WARN"); n > 3 || n == 0 && want.line != "" {
 					t.Errorf("%d lines in a minute:\n%s", n, log.String())
 				}

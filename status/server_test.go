@@ -133,9 +133,8 @@ func (s *server) outdated(t *testing.T) {
 	again := s.patch(t, old, `{"spec":{"level":2}}`)
 	again.Status.Conditions = set.Conditions()
 	_, err := status.Update(t.Context(), s.gauges, set, again)
-	if wants(t, err, "computed for generation 1, but the object is at generation 2"); !apierrors.IsConflict(err) {
-		t.Errorf("%v", err)
-	}
+	wants(t, err, "computed for generation 1, but the object is at generation 2")
+	testkit.ErrorSatisfies(t, err, apierrors.IsConflict)
 }
 
 func (s *server) otherChange(t *testing.T) {
@@ -178,9 +177,7 @@ func (s *server) withoutGet(t *testing.T) {
 	for how, write := range writes {
 		old := s.create(t, "unreadable-"+how)
 		changed := s.patch(t, old, `{"metadata":{"labels":{"a":"b"}}}`)
-		if _, err := write(writer, t.Context(), old); !apierrors.IsConflict(err) {
-			t.Errorf("%s: %v", how, err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(write(writer, t.Context(), old)), apierrors.IsConflict, how)
 		testkit.Equal(t, testkit.Err(write(writer, t.Context(), changed)), nil, how)
 	}
 }
@@ -189,9 +186,7 @@ func (s *server) replaced(t *testing.T) {
 	for how, write := range writes {
 		old := s.create(t, "replaced-"+how)
 		testkit.NoError(t, s.gauges.Delete(t.Context(), keyOf(old)))
-		if _, err := write(s, t.Context(), old.DeepCopyObject().(*Gauge)); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: gone: %v", how, err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(write(s, t.Context(), old.DeepCopyObject().(*Gauge))), apierrors.IsNotFound, how, "gone")
 		successor := s.create(t, old.Name)
 		_, err := write(s, t.Context(), old)
 		wants(t, err, "default/replaced-"+how, "deleted and created again")

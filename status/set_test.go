@@ -50,18 +50,11 @@ func inJSON(t *testing.T, v any) string {
 // wants fails the test unless err has all the words, in one line.
 func wants(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if err == nil {
-		t.Errorf("no error; want one with %q", words)
-		return
-	}
+	testkit.NotEqual(t, err, nil)
 	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%q lacks %q", err, w)
-		}
+		testkit.ErrorContains(t, err, w)
 	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("%q has several lines", err)
-	}
+	testkit.NotContains(t, fmt.Sprint(err), "\n")
 }
 
 func TestSet_ObservesTheGenerationOfEachConditionThatIsSet(t *testing.T) {

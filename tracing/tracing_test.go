@@ -133,9 +133,7 @@ func TestReconcile_HasASpanAndItsRequestsAreChildren(t *testing.T) {
 		o := newOperator(t)
 		maps, writes := client.For[*corev1.ConfigMap](o.client), client.For[*corev1.Secret](o.client)
 		c := o.controller("copy", func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
-			if _, err := maps.GetLive(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "missing"}); !apierrors.IsNotFound(err) {
-				t.Error(err)
-			}
+			testkit.ErrorSatisfies(t, testkit.Err(maps.GetLive(ctx, types.NamespacedName{Namespace: key.Namespace, Name: "missing"})), apierrors.IsNotFound)
 			_, err := writes.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
 			return controller.Result{}, err
 		}, controller.Options{})

@@ -216,9 +216,8 @@ func TestRegister_DuringARollout(t *testing.T) {
 		testkit.Len(t, w.seconds(), 1, "after a late start of the first version")
 		stopFirst()
 		time.Sleep(6 * time.Minute)
-		if len(w.seconds()) != 2 || strings.Contains(w.log.String(), "level=WARN") {
-			t.Errorf("after the rollout: %v\n%s", w.seconds(), w.log.String())
-		}
+		testkit.Len(t, w.seconds(), 2, "after the rollout")
+		testkit.NotContains(t, w.log.String(), "level=WARN", "after the rollout")
 	})
 }
 

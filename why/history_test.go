@@ -43,9 +43,7 @@ func TestHistory_Chain(t *testing.T) {
 			if _, err := secrets.Get(ctx, key); err != nil {
 				return controller.Result{}, err
 			}
-			if _, err := w.maps.Get(ctx, types.NamespacedName{Namespace: "default", Name: "absent"}); !apierrors.IsNotFound(err) {
-				t.Error(err)
-			}
+			testkit.ErrorSatisfies(t, testkit.Err(w.maps.Get(ctx, types.NamespacedName{Namespace: "default", Name: "absent"})), apierrors.IsNotFound)
 			_, err := client.For[*corev1.ConfigMap](w.mgr.Client()).Apply(ctx, corev1ac.ConfigMap("third", "default"))
 			return controller.Result{}, err
 		}), controller.Options{})
@@ -88,9 +86,8 @@ func TestHistory_Noop(t *testing.T) {
 		w.start()
 		w.put(site())
 		text := why.For(t.Context(), web, w.mgr).String()
-		if !strings.Contains(text, "wrote update configmaps default/web (stored at version 2); because of create of default/web at version 2") || strings.Contains(text, "caused by") {
-			t.Errorf("of a no-op:\n%s", text)
-		}
+		testkit.Contains(t, text, "wrote update configmaps default/web (stored at version 2); because of create of default/web at version 2")
+		testkit.NotContains(t, text, "caused by")
 		w.reconcile = func(ctx context.Context, _ types.NamespacedName) (controller.Result, error) {
 			return controller.Result{}, w.apply(ctx, "test", "mine")
 		}

@@ -45,9 +45,8 @@ func TestFor_Unwatched(t *testing.T) {
 		} {
 			before := len(w.api.Requests())
 			text := why.For(t.Context(), c.o, w.mgr).String()
-			if !strings.Contains(text, c.says) || strings.Contains(text, "confidential") {
-				t.Errorf("%s: the answer lacks %q:\n%s", c.o, c.says, text)
-			}
+			testkit.Contains(t, text, c.says, c.o)
+			testkit.NotContains(t, text, "confidential", c.o)
 			testkit.Equal(t, strings.Contains(text, "site default/web: the last Reconcile"), c.o.Name == "owned" && c.o.Values, c.o, "the owner's answer", text)
 			if sent := len(w.api.Requests()) - before; !c.o.Values && sent > 0 {
 				t.Errorf("%s: %d requests without values", c.o, sent)

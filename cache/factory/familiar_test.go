@@ -88,9 +88,7 @@ func TestFamiliar_NamespaceListers(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Name != "b" {
 			t.Errorf("got %v, %v", list, err)
 		}
-		if _, err := maps.ConfigMaps("elsewhere").Get("a"); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(maps.ConfigMaps("elsewhere").Get("a")), apierrors.IsNotFound)
 		selected, err := maps.List(labels.SelectorFromSet(labels.Set{"name": "a"}))
 		if err != nil || len(selected) != 1 || selected[0].Name != "a" {
 			t.Errorf("got %v, %v", selected, err)

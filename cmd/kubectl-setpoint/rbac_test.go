@@ -4,9 +4,9 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/rbac"
 )
 
@@ -45,7 +45,5 @@ func TestRBAC_NamesWhatIsMissing(t *testing.T) {
 	o.check(t, 2, "\n# missing: list, watch configmaps (the informer of  ConfigMap.v1)\n- {apiGroups: ['']", name(url)+": not all rights could be reviewed: no answer\n")
 	o = plug(t, "rbac", "-o", "json", url)
 	o.check(t, 2, `"missing": [`, "no answer")
-	if strings.Contains(o.out, "apiVersion") {
-		t.Errorf("the JSON is mixed with YAML:\n%s", o.out)
-	}
+	testkit.NotContains(t, o.out, "apiVersion", "the JSON is mixed with YAML")
 }

@@ -132,9 +132,7 @@ func TestWhy_PrintsNoControlCharacters(t *testing.T) {
 				t.Errorf("-o %q prints %q", format, text[i:])
 			}
 		}
-		if strings.Contains(o.out, "\nreason: Done") {
-			t.Errorf("-o %q prints a forged line:\n%s", format, o.out)
-		}
+		testkit.NotContains(t, o.out, "\nreason: Done", fmt.Sprintf("-o %q prints a forged line", format))
 		if format == "" {
 			continue
 		}

@@ -82,9 +82,7 @@ func TestAdd_AllParts(t *testing.T) {
 	all := filesOf(t, dir)
 	for name, text := range all {
 		for _, old := range []string{"widget", "v1beta1", "v1gamma1"} {
-			if strings.Contains(strings.ToLower(name+text), old) {
-				t.Errorf("%s still has %q", name, old)
-			}
+			testkit.NotContains(t, strings.ToLower(name+text), old, fmt.Sprintf("%s still has %q", name, old))
 		}
 	}
 	for file, want := range map[string]string{
@@ -162,9 +160,8 @@ func TestAddChild_EachKind(t *testing.T) {
 	testkit.NoError(t, err)
 	text := filesOf(t, dir)["greeting_controller.go"]
 	for line := range strings.Lines(text) {
-		if _, comment, _ := strings.Cut(line, "//"); strings.Contains(comment, "ConfigMap") {
-			t.Errorf("after the children were added, greeting_controller.go has the comment %s", comment)
-		}
+		_, comment, _ := strings.Cut(line, "//")
+		testkit.NotContains(t, comment, "ConfigMap", "after the children were added, greeting_controller.go has the comment")
 	}
 	for _, want := range []string{"newGreetingDaemonSet(obj)", "newGreetingRole(obj), newGreetingRoleBinding(obj)", "children.Of(cache.For[*rbacv1.RoleBinding](mgr.Cache()))"} {
 		testkit.Contains(t, text, want, "greeting_controller.go")

@@ -123,9 +123,7 @@ func TestNew_LeavesAWholeProject(t *testing.T) {
 			before := filesOf(t, dir)
 			for name, text := range before {
 				for _, old := range []string{"greeting", "demo.example", "examples/template", "Setpoint Authors", "sample-operator"} {
-					if strings.Contains(strings.ToLower(name+text), strings.ToLower(old)) {
-						t.Errorf("%s still has %q", name, old)
-					}
+					testkit.NotContains(t, strings.ToLower(name+text), strings.ToLower(old), fmt.Sprintf("%s still has %q", name, old))
 				}
 			}
 			found, err := doctor(t.Context(), dir, "")

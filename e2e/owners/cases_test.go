@@ -53,11 +53,6 @@ func newClient(t *testing.T, cfg *rest.Config) *client.Client {
 	return c
 }
 
-func ok(t *testing.T, err error) {
-	t.Helper()
-	testkit.NoError(t, err)
-}
-
 // testLists: PatchFrom of a stale object does not replace a list of a custom resource, in any form.
 // CreateOrPatch tries again with the live object.
 func testLists(t *testing.T, cfg *rest.Config) {
@@ -73,31 +68,31 @@ func testLists(t *testing.T, cfg *rest.Config) {
 		"status items": func(p *Parcel, what string) { p.Status.Items = append(p.Status.Items, what) },
 	} {
 		seen, err := h.Create(ctx, &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "list-"}})
-		ok(t, err)
+		testkit.NoError(t, err)
 		changed := func(what string) *Parcel {
 			after, _ := seen.DeepCopyObject().(*Parcel)
 			add(after, what)
 			return after
 		}
 		_, err = client.PatchFrom(ctx, h, seen, changed("a"))
-		ok(t, err)
+		testkit.NoError(t, err)
 		if _, err := client.PatchFrom(ctx, h, seen, changed("b")); !apierrors.IsConflict(err) {
 			t.Errorf("%s: the error is %v", field, err)
 		}
 		_, _, err = client.CreateOrPatch(ctx, h, seen, func(p *Parcel) error { add(p, "b"); return nil })
-		ok(t, err)
+		testkit.NoError(t, err)
 		want, _ := seen.DeepCopyObject().(*Parcel)
 		add(want, "a")
 		add(want, "b")
 		live, err := h.GetLive(ctx, client.ObjectKeyFromObject(seen))
-		ok(t, err)
+		testkit.NoError(t, err)
 		testkit.Equal(t, fmt.Sprint(live.Finalizers, live.OwnerReferences, live.Spec, live.Status), fmt.Sprint(want.Finalizers, want.OwnerReferences, want.Spec, want.Status), field)
 		u, err := untyped.GetLive(ctx, client.ObjectKeyFromObject(seen))
-		ok(t, err)
+		testkit.NoError(t, err)
 		m, err := metadata.GetLive(ctx, client.ObjectKeyFromObject(seen))
-		ok(t, err)
+		testkit.NoError(t, err)
 		_, err = h.EnsureFinalizer(ctx, live, "c.example.com/f")
-		ok(t, err)
+		testkit.NoError(t, err)
 		otherU, otherM := u.DeepCopy(), m.DeepCopy()
 		otherU.SetFinalizers(append(otherU.GetFinalizers(), "u.example.com/f"))
 		otherM.SetFinalizers(append(otherM.GetFinalizers(), "m.example.com/f"))
@@ -124,26 +119,26 @@ func testLastElement(t *testing.T, cfg *rest.Config) {
 		Namespace: "default", GenerateName: "last-", Finalizers: []string{"a.example.com/f"}, Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"a": "1"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "a", UID: "a"}},
 	}})
-	ok(t, err)
+	testkit.NoError(t, err)
 	other := seen.DeepCopy()
 	other.Finalizers = append(other.Finalizers, "b.example.com/f")
 	other.OwnerReferences = append(other.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "b", UID: "b"})
 	other.Labels["b"], other.Annotations["b"] = "1", "1"
 	_, err = client.PatchFrom(ctx, h, seen, other)
-	ok(t, err)
+	testkit.NoError(t, err)
 	without := seen.DeepCopy()
 	without.Finalizers, without.OwnerReferences, without.Labels, without.Annotations = nil, nil, nil, nil
 	got, err := client.PatchFrom(ctx, h, seen, without)
-	ok(t, err)
+	testkit.NoError(t, err)
 	b := map[string]string{"b": "1"}
 	if !slices.Equal(got.Finalizers, []string{"b.example.com/f"}) || len(got.OwnerReferences) != 1 || !maps.Equal(got.Labels, b) || !maps.Equal(got.Annotations, b) {
 		t.Errorf("a built-in kind has %v", got.ObjectMeta)
 	}
 	parcels := client.For[*Parcel](c)
 	p, err := parcels.Create(ctx, &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "last-", Labels: map[string]string{"a": "1"}}})
-	ok(t, err)
+	testkit.NoError(t, err)
 	_, err = parcels.Patch(ctx, client.ObjectKeyFromObject(p), types.MergePatchType, []byte(`{"metadata":{"labels":{"b":"1"}}}`))
-	ok(t, err)
+	testkit.NoError(t, err)
 	bare, _ := p.DeepCopyObject().(*Parcel)
 	bare.Labels = nil
 	p, err = client.PatchFrom(ctx, parcels, p, bare)
@@ -159,11 +154,11 @@ func testGlobalScheme(t *testing.T, cfg *rest.Config) {
 	c, ctx := newClient(t, cfg), t.Context()
 	h := client.For[*Parcel](c)
 	seen, err := h.Create(ctx, &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "global-"}})
-	ok(t, err)
+	testkit.NoError(t, err)
 	after, _ := seen.DeepCopyObject().(*Parcel)
 	after.Spec.Values = map[string]string{"a": "1"}
 	_, err = client.PatchFrom(ctx, h, seen, after)
-	ok(t, err)
+	testkit.NoError(t, err)
 	_, err = h.Patch(ctx, client.ObjectKeyFromObject(seen), types.StrategicMergePatchType, []byte("{}"))
 	if want := "patch Parcel " + client.ObjectKeyFromObject(seen).String() + ": "; !apierrors.IsUnsupportedMediaType(err) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("the error is %v", err)
@@ -177,18 +172,18 @@ func testDeleted(t *testing.T, cfg *rest.Config) {
 	h := client.For[*corev1.ConfigMap](c)
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "deleted"}, Data: map[string]string{"person": "1"}}
 	seen, err := h.Create(ctx, m)
-	ok(t, err)
+	testkit.NoError(t, err)
 	apply := func() (*corev1.ConfigMap, error) {
 		return h.Apply(ctx, coreac.ConfigMap(m.Name, m.Namespace).WithData(map[string]string{"op": "1"}), client.UnlessAlready(seen))
 	}
 	seen, err = apply()
-	ok(t, err)
+	testkit.NoError(t, err)
 	again, err := apply()
 	if err != nil || again.ResourceVersion != seen.ResourceVersion {
 		t.Errorf("the second apply was sent: %v", err)
 	}
 	seen.Labels = map[string]string{"stale": "1"}
-	ok(t, h.Delete(ctx, client.ObjectKeyFromObject(m)))
+	testkit.NoError(t, h.Delete(ctx, client.ObjectKeyFromObject(m)))
 	if _, err := apply(); !apierrors.IsConflict(err) {
 		t.Errorf("after a deletion the error is %v", err)
 	}
@@ -196,7 +191,7 @@ func testDeleted(t *testing.T, cfg *rest.Config) {
 		t.Errorf("it is back: %v", err)
 	}
 	_, err = h.Create(ctx, m)
-	ok(t, err)
+	testkit.NoError(t, err)
 	if _, err := apply(); !apierrors.IsConflict(err) {
 		t.Errorf("after a replacement the error is %v", err)
 	}
@@ -209,16 +204,16 @@ func testUpgrade(t *testing.T, cfg *rest.Config) {
 	m, err := h.Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "moved-"}, Data: map[string]string{"kept": "1", "gone": "1", "later": "1"},
 	})
-	ok(t, err)
+	testkit.NoError(t, err)
 	key := client.ObjectKeyFromObject(m)
 	_, err = h.Patch(ctx, key, types.MergePatchType, []byte(`{"data":{"other":"1"}}`), client.FieldOwner("person"))
-	ok(t, err)
+	testkit.NoError(t, err)
 	upgraded, err := h.UpgradeManagedFields(ctx, key)
 	testkit.Equal(t, err, nil)
 	testkit.Equal(t, upgraded, true)
 	for _, data := range []map[string]string{{"kept": "1", "later": "1"}, {"kept": "1"}} {
 		m, err = h.Apply(ctx, coreac.ConfigMap(key.Name, key.Namespace).WithData(data))
-		ok(t, err)
+		testkit.NoError(t, err)
 		want := maps.Clone(data)
 		if want["other"] = "1"; !maps.Equal(m.Data, want) {
 			t.Errorf("the data is %v, want %v", m.Data, want)
@@ -262,12 +257,12 @@ func testUntracked(t *testing.T, cfg *rest.Config) {
 	c, ctx := newClient(t, cfg), t.Context()
 	h := client.For[*Parcel](c)
 	p, err := h.Create(ctx, &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "untracked"}})
-	ok(t, err)
+	testkit.NoError(t, err)
 	if len(p.ManagedFields) > 0 {
 		t.Fatalf("an object without a field has the field owners %v", p.ManagedFields)
 	}
 	p, err = h.EnsureFinalizer(ctx, p, "other.example.com/f")
-	ok(t, err)
+	testkit.NoError(t, err)
 	apply := func(change func(u *unstructured.Unstructured)) client.ApplyConfiguration {
 		u := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": p.Namespace, "name": p.Name}}}
 		u.SetGroupVersionKind(kind)
@@ -277,13 +272,13 @@ func testUntracked(t *testing.T, cfg *rest.Config) {
 	_, err = h.ApplyStatus(ctx, apply(func(u *unstructured.Unstructured) {
 		u.Object["status"] = map[string]any{"values": map[string]any{"op": "1"}}
 	}))
-	ok(t, err)
+	testkit.NoError(t, err)
 	p, err = h.Apply(ctx, apply(func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"op.example.com/f"}) }))
-	ok(t, err)
+	testkit.NoError(t, err)
 	if len(p.Finalizers) != 2 {
 		t.Fatalf("finalizers %v, want both", p.Finalizers)
 	}
 	p, err = h.Apply(ctx, apply(func(*unstructured.Unstructured) {}))
-	ok(t, err)
+	testkit.NoError(t, err)
 	testkit.Len(t, p.Finalizers, 0, "finalizers: the API server keeps what has no owner; remove the warning from docs/troubleshooting.md")
 }

@@ -135,9 +135,7 @@ func TestClientset(t *testing.T) {
 		if e := <-watcher.ResultChan(); e.Type != watch.Deleted {
 			t.Errorf("the watch has %v %v", e.Type, e.Object)
 		}
-		if _, err := maps.Get(ctx, made.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(ctx, made.Name, metav1.GetOptions{})), apierrors.IsNotFound)
 		watcher.Stop()
 		testkit.NoError(t, seen.WaitEnded(ctx, 5))
 		var got []string
@@ -163,9 +161,7 @@ func TestDynamicClient(t *testing.T) {
 	f := c.Add(Rule{Match: Match{Resources: []string{"namespaces"}, Name: c.namespace, Verbs: []string{"patch"}}, Times: 1,
 		Refuse: apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, c.namespace, errors.New("somebody was faster"))})
 	patch := []byte(`{"metadata": {"labels": {"a": "b"}}}`)
-	if _, err := namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("got %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{})), apierrors.IsConflict)
 	var patched *unstructured.Unstructured
 	if patched, err = namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil || patched.GetLabels()["a"] != "b" {
 		t.Errorf("got %v, %v", patched, err)
@@ -218,9 +214,7 @@ func TestLoseClientset(t *testing.T) {
 		if err == nil || apierrors.ReasonForError(err) != "" {
 			t.Errorf("the answer arrived: %v", err)
 		}
-		if _, err := maps.Create(ctx, object, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-			t.Errorf("the second create ends with %v", err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Create(ctx, object, metav1.CreateOptions{})), apierrors.IsAlreadyExists, "the second create ends with")
 	})
 }
 
@@ -372,9 +366,8 @@ func TestIdentities(t *testing.T) {
 				t.Errorf("jane's groups are %v", review.Status.UserInfo.Groups)
 			}
 			_, err = client.CoreV1().Secrets(c.namespace).List(ctx, metav1.ListOptions{})
-			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"`+want+`"`) {
-				t.Errorf("%s lists secrets: %v", want, err)
-			}
+			testkit.ErrorSatisfies(t, err, apierrors.IsForbidden, fmt.Sprintf("%s lists secrets", want))
+			testkit.ErrorContains(t, err, `"`+want+`"`, fmt.Sprintf("%s lists secrets", want))
 		})
 	}
 	testkit.Equal(t, hold.WaitHeld(ctx, len(users)), nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,14 @@ func Contains(t testing.TB, got, part string, name ...any) {
 	}
 }
 
+// NotContains looks for a part of a text. It wants none.
+func NotContains(t testing.TB, got, part string, name ...any) {
+	t.Helper()
+	if strings.Contains(got, part) {
+		t.Error(message(name, got, "want a text without ", part))
+	}
+}
+
 // ErrorContains looks for a part of an error's text.
 func ErrorContains(t testing.TB, err error, part string, name ...any) {
 	t.Helper()
@@ -84,5 +93,13 @@ func ErrorIs(t testing.TB, err, target error, name ...any) {
 	t.Helper()
 	if !errors.Is(err, target) {
 		t.Error(message(name, err, "want one that wraps ", target))
+	}
+}
+
+// ErrorSatisfies asks a function about an error, for example apierrors.IsNotFound.
+func ErrorSatisfies(t testing.TB, err error, is func(error) bool, name ...any) {
+	t.Helper()
+	if !is(err) {
+		t.Error(message(name, err, "want one for ", runtime.FuncForPC(reflect.ValueOf(is).Pointer()).Name()))
 	}
 }

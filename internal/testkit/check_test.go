@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,8 @@ func TestChecks_Fail(t *testing.T) {
 		},
 		`boom is "boom", want an error with "no right"`:      func(t testing.TB) { testkit.ErrorContains(t, boom, "no right") },
 		`absent is <nil>, want an error with ""`:             func(t testing.TB) { testkit.ErrorContains(t, absent, "") },
+		`keys[0] is "a", want a text without "a"`:            func(t testing.TB) { testkit.NotContains(t, keys[0], "a") },
+		`absent is <nil>, want one for "os.IsTimeout"`:       func(t testing.TB) { testkit.ErrorSatisfies(t, absent, os.IsTimeout) },
 		`boom is "boom", want one that wraps "EOF"`:          func(t testing.TB) { testkit.ErrorIs(t, boom, io.EOF) },
 		"first is\n" + first + "\nwant a text with\n\"Pod\"": func(t testing.TB) { testkit.Contains(t, first, "Pod") },
 		"second is\n[\"" + second[0] + "\"]\nwant\n[]":       func(t testing.TB) { testkit.SlicesEqual(t, second, nil) },
@@ -76,6 +79,8 @@ func TestChecks_Pass(t *testing.T) {
 	testkit.DeepEqual(t, map[string][]int{"a": {1}}, map[string][]int{"a": {1}})
 	testkit.Len(t, map[string]int{"a": 1}, 1)
 	testkit.Contains(t, "abc", "b")
+	testkit.NotContains(t, "abc", "d")
 	testkit.ErrorContains(t, wrapped, "cannot read")
+	testkit.ErrorSatisfies(t, os.ErrNotExist, os.IsNotExist)
 	testkit.ErrorIs(t, wrapped, io.EOF)
 }

@@ -153,7 +153,7 @@ func (f *fleet) end() {
 func wantError(t *testing.T, err error, want ...string) {
 	t.Helper()
 	for _, text := range want {
-		testkit.ErrorContains(t, err, text, fmt.Sprintf("the error has no %q", text))
+		testkit.ErrorContains(t, err, text)
 	}
 }
 

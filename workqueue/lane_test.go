@@ -78,6 +78,20 @@ func TestW5_AddsRaiseARetry(t *testing.T) {
 	})
 }
 
+// TestW5_AnAddThatBecomesDueDoesNotLowerTheClass: the key is ready in a higher class by then.
+func TestW5_AnAddThatBecomesDueDoesNotLowerTheClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, Options[string]{Classes: ThreeClasses()})
+		q.AddWith("a", AddOptions{Class: Interactive})
+		q.AddWith("a", AddOptions{Class: Background, After: time.Second})
+		testkit.Pass(time.Second)
+		item := mustGet(t, q)
+		testkit.Equal(t, item.Class(), Interactive)
+		settled(t, item.Done())
+		wantLen(t, q, Len{})
+	})
+}
+
 // storm returns a queue in which n keys of a class fail continuously.
 func storm(t *testing.T, n int, class Class) *Queue[int] {
 	q := newQueue(t, Options[int]{Classes: ThreeClasses(), Backoff: none{}})

@@ -264,16 +264,13 @@ func TestPacked_LateIndex(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			list, err := size.List(t.Context(), value, cache.ListOptions{})
-			if odd := leftOut(err); !slices.Equal(odd, bad) {
-				t.Errorf("got %v, %v; want %v left out", list, err, bad)
-			}
+			testkit.SlicesEqual(t, leftOut(err), bad, list, err)
 			var got []string
 			for _, w := range list {
 				got = append(got, w.Name)
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("got %v, %v; want %v", got, err, want)
-			}
+			slices.Sort(got)
+			testkit.SlicesEqual(t, got, want, err)
 		}
 		bad = []string{"odd"}
 		has("1", "a")

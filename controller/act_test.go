@@ -29,9 +29,7 @@ import (
 func act[K comparable](t *testing.T, c *controller.Controller[K], action, key string) string {
 	t.Helper()
 	result, err := c.Act(t.Context(), action, key, "alice")
-	if (err == nil) == (result == "") {
-		t.Errorf("%s %s: %q, %v", action, key, result, err)
-	}
+	testkit.NotEqual(t, err == nil, result == "", action, key, fmt.Sprintf("%q, %v", result, err))
 	if err != nil {
 		return "error: " + err.Error()
 	}

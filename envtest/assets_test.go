@@ -63,9 +63,7 @@ func TestSupervisedFails(t *testing.T) {
 	testkit.NoError(t, err)
 	_, err = p.ready(testContext(t))
 	for _, part := range []string{"etcd", "exit status 7", "out", "err"} {
-		if !strings.Contains(errorText(err), part) {
-			t.Errorf("%v, want it to say %q", err, part)
-		}
+		testkit.Contains(t, errorText(err), part)
 	}
 	testkit.Equal(t, p.stop(p.cmd.WaitDelay), nil)
 }

@@ -156,9 +156,7 @@ func TestInvalidCRDs(t *testing.T) {
 	} {
 		err := c.InstallCRDs(ctx, path)
 		for _, part := range want {
-			if !strings.Contains(errorText(err), part) {
-				t.Errorf("%s: %v, want it to say %q", path, err, part)
-			}
+			testkit.Contains(t, errorText(err), part, path)
 		}
 	}
 }
@@ -340,9 +338,7 @@ func TestStartFails(t *testing.T) {
 			c.Stop()
 		}
 		for _, part := range test.want {
-			if !strings.Contains(errorText(err), part) {
-				t.Errorf("%s: %v, want it to say %q", name, err, part)
-			}
+			testkit.Contains(t, errorText(err), part, name)
 		}
 	}
 	left, _ := filepath.Glob(filepath.Join(runParent(), "*"))

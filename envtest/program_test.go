@@ -188,9 +188,7 @@ func TestBuildFails(t *testing.T) {
 			src, cache, _ := fakeGo(t, test.script)
 			_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
 			for _, part := range test.want {
-				if !strings.Contains(errorText(err), part) {
-					t.Errorf("%v\nwant it to say %q", err, part)
-				}
+				testkit.Contains(t, errorText(err), part)
 			}
 			testkit.Len(t, cached(t, cache), 0, "left in the cache")
 		})
@@ -270,8 +268,6 @@ func TestStrangeProgram(t *testing.T) {
 		if err == nil {
 			c.Stop()
 		}
-		if !strings.Contains(errorText(err), want) {
-			t.Errorf("%s: %v, want it to say %q", text, err, want)
-		}
+		testkit.Contains(t, errorText(err), want, text)
 	}
 }

@@ -30,9 +30,7 @@ func TestRelease_OptionBeforeVariableBeforeDefault(t *testing.T) {
 	}
 	t.Setenv(versionVariable, "1.3")
 	_, err := Options{}.release()
-	if want := `SETPOINT_KUBERNETES is "1.3"; use a supported version: 1.37, 1.36, 1.35`; !strings.Contains(errorText(err), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	testkit.Contains(t, errorText(err), `SETPOINT_KUBERNETES is "1.3"; use a supported version: 1.37, 1.36, 1.35`)
 }
 
 // A program that was built elsewhere has its own version.
@@ -66,11 +64,9 @@ func TestRelease_VariableIsForBuildsOnly(t *testing.T) {
 	t.Setenv(versionVariable, "1.3")
 	t.Setenv(assetsVariable, "")
 	_, err := Start(t.Context(), Options{UseKubebuilderAssets: true})
-	if !strings.Contains(errorText(err), assetsVariable) || strings.Contains(errorText(err), versionVariable) {
-		t.Errorf("prebuilt binaries: %v, want only that %s is missing", err, assetsVariable)
-	}
+	testkit.Contains(t, errorText(err), assetsVariable, "prebuilt binaries")
+	testkit.NotContains(t, errorText(err), versionVariable, "prebuilt binaries")
 	_, err = Start(t.Context(), Options{Kubeconfig: filepath.Join(t.TempDir(), "missing")})
-	if !strings.Contains(errorText(err), "Options.Kubeconfig") || strings.Contains(errorText(err), versionVariable) {
-		t.Errorf("an existing cluster: %v, want only that the file is missing", err)
-	}
+	testkit.Contains(t, errorText(err), "Options.Kubeconfig", "an existing cluster")
+	testkit.NotContains(t, errorText(err), versionVariable, "an existing cluster")
 }

@@ -124,9 +124,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		shows := func(name string) {
 			t.Helper()
 			time.Sleep(time.Second)
-			if got, err := shake(w, &tls.Config{}, t); got != name {
-				t.Errorf("the server shows %q, %v; want %q", got, err, name)
-			}
+			got, err := shake(w, &tls.Config{}, t)
+			testkit.Equal(t, got, name, "the server shows", err)
 		}
 		check := func(status int, parts ...string) {
 			t.Helper()
@@ -215,9 +214,8 @@ func TestCertificatesAreReadOnceASecond(t *testing.T) {
 		stop, result := start(t, m)
 		time.Sleep(time.Minute)
 		for _, want := range []string{"one", "one", "two"} {
-			if got, err := shake(w, &tls.Config{}, t); got != want {
-				t.Errorf("the server shows %q, %v; want %q", got, err, want)
-			}
+			got, err := shake(w, &tls.Config{}, t)
+			testkit.Equal(t, got, want, "the server shows", err)
 			files.put(two.cert, two.key, nil)
 			time.Sleep(600 * time.Millisecond)
 		}

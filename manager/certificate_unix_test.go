@@ -44,9 +44,8 @@ func TestANamedPipeInThePlaceOfACertificateBlocksNoHandshake(t *testing.T) {
 		files.pipe("tls.crt")
 		for range 3 {
 			testkit.Pass(time.Second)
-			if got, err := shake(w, &tls.Config{}, t); got != "one" {
-				t.Errorf("the server shows %q, %v", got, err)
-			}
+			got, err := shake(w, &tls.Config{}, t)
+			testkit.Equal(t, got, "one", "the server shows", err)
 		}
 		sentence := "cannot read the TLS files: " + files.dir + "/tls.crt is not a regular file (prw-------); put a PEM file there"
 		want(t, health, "http://x/readyz?verbose", 200, "[+]informers ok", "[+]certificate-server ok: the certificate that expires at 2000-01-01T01:00:00Z stays in use: "+sentence, "[+]shutdown ok", "readyz check passed")

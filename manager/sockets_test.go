@@ -113,9 +113,8 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	for range 4 {
 		<-renewed
 		want(t, fresh(), livez, 200, "ok")
-		if status, err := scrape(t.Context(), fresh(), metrics, account); status != 200 {
-			t.Errorf("the scrape is answered with %d, %v", status, err)
-		}
+		status, err := scrape(t.Context(), fresh(), metrics, account)
+		testkit.Equal(t, status, 200, "the scrape", err)
 	}
 	stop()
 	ok(t, result())

@@ -105,9 +105,7 @@ func TestBy_AsksTwiceForOneKeyInAThousand(t *testing.T) {
 	by = ByFunc("mine", func(types.NamespacedName) string { calls++; return fmt.Sprint(max(calls, 3500)) })
 	for i := range 2000 { // it returns other texts from the 500th key on
 		if _, err := by.Slot(key("a/b")); err != nil {
-			if i != 1000 {
-				t.Errorf("key %d: %v", i, err)
-			}
+			testkit.Equal(t, i, 1000, "key", err)
 			return
 		}
 	}

@@ -214,9 +214,8 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 	_, err = direct.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, o)
 	create(err)
 	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}
-	if _, err = pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: spec}, o); !refused(err) {
-		t.Errorf("a pod: %v", err)
-	}
+	_, err = pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: spec}, o)
+	testkit.Equal(t, refused(err), true, "a pod", err)
 	spec.HostNetwork = true
 	_, err = pods.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "network"}, Spec: spec}, o)
 	works("a pod with hostNetwork", err)

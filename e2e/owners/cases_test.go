@@ -76,9 +76,7 @@ func testLists(t *testing.T, cfg *rest.Config) {
 		}
 		_, err = client.PatchFrom(ctx, h, seen, changed("a"))
 		testkit.NoError(t, err)
-		if _, err := client.PatchFrom(ctx, h, seen, changed("b")); !apierrors.IsConflict(err) {
-			t.Errorf("%s: the error is %v", field, err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(client.PatchFrom(ctx, h, seen, changed("b"))), apierrors.IsConflict, field, "the error")
 		_, _, err = client.CreateOrPatch(ctx, h, seen, func(p *Parcel) error { add(p, "b"); return nil })
 		testkit.NoError(t, err)
 		want, _ := seen.DeepCopyObject().(*Parcel)
@@ -96,12 +94,8 @@ func testLists(t *testing.T, cfg *rest.Config) {
 		otherU, otherM := u.DeepCopy(), m.DeepCopy()
 		otherU.SetFinalizers(append(otherU.GetFinalizers(), "u.example.com/f"))
 		otherM.SetFinalizers(append(otherM.GetFinalizers(), "m.example.com/f"))
-		if _, err := client.PatchFrom(ctx, untyped, u, otherU); !apierrors.IsConflict(err) {
-			t.Errorf("%s: unstructured: the error is %v", field, err)
-		}
-		if _, err := client.PatchFrom(ctx, metadata, m, otherM); !apierrors.IsConflict(err) {
-			t.Errorf("%s: metadata: the error is %v", field, err)
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(client.PatchFrom(ctx, untyped, u, otherU)), apierrors.IsConflict, field, "unstructured: the error")
+		testkit.ErrorSatisfies(t, testkit.Err(client.PatchFrom(ctx, metadata, m, otherM)), apierrors.IsConflict, field, "metadata: the error")
 	}
 	made := &Parcel{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "made"}}
 	after, _ := made.DeepCopyObject().(*Parcel)
@@ -184,17 +178,11 @@ func testDeleted(t *testing.T, cfg *rest.Config) {
 	}
 	seen.Labels = map[string]string{"stale": "1"}
 	testkit.NoError(t, h.Delete(ctx, client.ObjectKeyFromObject(m)))
-	if _, err := apply(); !apierrors.IsConflict(err) {
-		t.Errorf("after a deletion the error is %v", err)
-	}
-	if _, err := h.GetLive(ctx, client.ObjectKeyFromObject(m)); !apierrors.IsNotFound(err) {
-		t.Errorf("it is back: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(apply()), apierrors.IsConflict, "after a deletion the error")
+	testkit.ErrorSatisfies(t, testkit.Err(h.GetLive(ctx, client.ObjectKeyFromObject(m))), apierrors.IsNotFound, "it is back")
 	_, err = h.Create(ctx, m)
 	testkit.NoError(t, err)
-	if _, err := apply(); !apierrors.IsConflict(err) {
-		t.Errorf("after a replacement the error is %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(apply()), apierrors.IsConflict, "after a replacement the error")
 }
 
 // testUpgrade: after UpgradeManagedFields, an apply removes what Create and UpdateStatus wrote.
@@ -222,9 +210,7 @@ func testUpgrade(t *testing.T, cfg *rest.Config) {
 	if upgraded, err := h.UpgradeManagedFields(ctx, key); err != nil || upgraded {
 		t.Errorf("the second time: upgraded %t, error %v", upgraded, err)
 	}
-	if _, err := h.UpgradeManagedFields(ctx, types.NamespacedName{Namespace: "default", Name: "missing"}); !apierrors.IsNotFound(err) {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(h.UpgradeManagedFields(ctx, types.NamespacedName{Namespace: "default", Name: "missing"})), apierrors.IsNotFound)
 }
 
 // testParallel: writes do not change their arguments, so several goroutines may share one.

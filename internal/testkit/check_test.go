@@ -37,7 +37,7 @@ func TestChecks_Fail(t *testing.T) {
 	for want, check := range map[string]func(t testing.TB){
 		`len(keys) is 2, want 3`:                         func(t testing.TB) { testkit.Equal(t, len(keys), 3) },
 		`a slow worker: late: len(keys) is 2, want 3`:    func(t testing.TB) { testkit.Equal(t, len(keys), 3, "a slow worker", "late") },
-		`7: keys[0] is "a", want "a "`:                   func(t testing.TB) { testkit.Equal(t, keys[0], "a ", 7) },
+		`7: {N:4}: keys[0] is "a", want "a "`:            func(t testing.TB) { testkit.Equal(t, keys[0], "a ", 7, odd) },
 		`time.Minute is 1m0s, want 1s`:                   func(t testing.TB) { testkit.Equal(t, time.Minute, time.Second) },
 		`absent is <nil>, want "boom"`:                   func(t testing.TB) { testkit.Equal(t, absent, boom) },
 		`boom is "boom", want <nil>`:                     func(t testing.TB) { testkit.Equal(t, boom, nil) },

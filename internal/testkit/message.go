@@ -29,7 +29,7 @@ func message(name []any, got any, wanted string, want any) string {
 func prefix(name []any) string {
 	var b strings.Builder
 	for _, n := range name {
-		fmt.Fprintf(&b, "%v: ", n)
+		fmt.Fprintf(&b, "%+v: ", n)
 	}
 	return b.String()
 }

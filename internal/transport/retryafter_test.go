@@ -93,9 +93,8 @@ func TestALongRetryAfterIsNotWaitedFor(t *testing.T) {
 				typed := kubernetes.NewForConfigOrDie(c.Config())
 				began := time.Now()
 				_, err = typed.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{}, metav1.CreateOptions{})
-				if got, _ := apierrors.SuggestsClientDelay(err); got != test.seconds {
-					t.Errorf("the error suggests %d s, want %d: %v", got, test.seconds, err)
-				}
+				got, _ := apierrors.SuggestsClientDelay(err)
+				testkit.Equal(t, got, test.seconds, "the seconds that the error suggests", err)
 				testkit.Equal(t, time.Since(began), test.took, "the request took")
 				testkit.Equal(t, b.requests, test.requests)
 			})

@@ -267,9 +267,7 @@ func (w *world) bundle(t Target) string {
 
 func (w *world) secret() *corev1.Secret {
 	s, err := w.secrets.GetLive(w.t.Context(), secretKey)
-	if client.IgnoreNotFound(err) != nil {
-		w.t.Fatal(err)
-	}
+	testkit.NoError(w.t, client.IgnoreNotFound(err))
 	if err != nil {
 		return nil
 	}

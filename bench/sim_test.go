@@ -46,11 +46,19 @@ func cycle(b *testing.B, c crclient.Client) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"app": "a"}},
 			Data:       map[string]string{"k": "v"},
 		}
-		testkit.NoError(b, c.Create(ctx, m))
+		if err := c.Create(ctx, m); err != nil {
+			b.Fatal(err)
+		}
 		got := &corev1.ConfigMap{}
-		testkit.NoError(b, c.Get(ctx, crclient.ObjectKeyFromObject(m), got))
+		if err := c.Get(ctx, crclient.ObjectKeyFromObject(m), got); err != nil {
+			b.Fatal(err)
+		}
 		got.Data["k"] = "w"
-		testkit.NoError(b, c.Update(ctx, got))
-		testkit.NoError(b, c.Delete(ctx, got))
+		if err := c.Update(ctx, got); err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Delete(ctx, got); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -407,6 +407,6 @@ func TestAdopt_Own(t *testing.T) {
 		}
 		testkit.NotEqual(t, informerOf(other), nil, "the handle does not give its informer")
 		other.Release()
-		testkit.Equal(t, other.State().Phase, hook.Stopped, "after the release")
+		testkit.Equal(t, other.State().Phase, hook.Stopped, "after the release", other.State())
 	})
 }

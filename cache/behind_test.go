@@ -123,7 +123,7 @@ func TestS6_Churn(t *testing.T) {
 		synctest.Wait()
 		testkit.NotEqual(t, h.State().BrokenCount, 0, "no object failed")
 		time.Sleep(time.Hour)
-		testkit.Equal(t, h.State().BrokenCount, 0)
-		testkit.Equal(t, h.State().Lists, 1)
+		testkit.Equal(t, h.State().BrokenCount, 0, h.State())
+		testkit.Equal(t, h.State().Lists, 1, h.State())
 	})
 }

@@ -125,19 +125,22 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 				}
 				close(b.release)
 				time.Sleep(time.Minute)
-				testkit.SlicesEqual(t, b.seen(), []string{fmt.Sprintf("add %d", changes)}, "events")
+				testkit.SlicesEqual(t, first(b.seen()), []string{fmt.Sprintf("add %d", changes)}, "events")
 				if synced != nil && !synced() {
 					t.Error("not synced after the handler has seen everything")
 				}
 				put(-1)
 				put(-2)
 				synctest.Wait()
-				testkit.SlicesEqual(t, b.seen(), []string{fmt.Sprintf("update %d>-1", changes), "update -1>-2"}, "a handler that keeps up")
+				testkit.SlicesEqual(t, first(b.seen()), []string{fmt.Sprintf("update %d>-1", changes), "update -1>-2"}, "a handler that keeps up")
 				stop()
 			})
 		})
 	}
 }
+
+// first returns at most three events, because a failed check prints all.
+func first(events []string) []string { return events[:min(len(events), 3)] }
 
 func heap() int64 {
 	runtime.GC()

@@ -8,6 +8,9 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
@@ -17,7 +20,9 @@ import (
 // of a streamed list.
 func dropBookmarks(api *sim.Server) {
 	api.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Change: func(h *http.Request, next http.RoundTripper) (*http.Response, error) {
-		h.Header.Set("Accept", "application/json")
+		// The body is JSON, a line for each event. The parameters stay: a watch for metadata accepts
+		// "application/json;as=PartialObjectMetadata".
+		h.Header.Set("Accept", strings.ReplaceAll(h.Header.Get("Accept"), runtime.ContentTypeProtobuf, runtime.ContentTypeJSON))
 		answer, err := next.RoundTrip(h)
 		if err == nil {
 			answer.Body = &withoutBookmarks{Closer: answer.Body, events: bufio.NewReader(answer.Body)}

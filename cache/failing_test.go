@@ -105,7 +105,7 @@ func TestS4_Failing(t *testing.T) {
 					t.Errorf("synced %s after the trouble", took)
 				}
 				synctest.Wait()
-				testkit.Equal(t, secrets.State().Phase, hook.Synced)
+				testkit.Equal(t, secrets.State().Phase, hook.Synced, secrets.State())
 				if got := told.take(); !strings.HasPrefix(got, string(c.phase)) || !strings.HasSuffix(got, ", syncing") {
 					t.Errorf("the hook was told: %s", got)
 				}
@@ -258,7 +258,7 @@ func TestS4_Undecodable(t *testing.T) {
 				if s := maps.State(); s.Phase != hook.Synced || s.BrokenCount != 1 || !strings.Contains(s.String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:") {
 					t.Errorf("got %s", s)
 				}
-				testkit.Equal(t, secrets.State().Phase, hook.Synced, "the other")
+				testkit.Equal(t, secrets.State().Phase, hook.Synced, "the other", secrets.State())
 				if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Data["data"] != "2" {
 					t.Errorf("got %v, %v", m, err)
 				}

@@ -63,7 +63,7 @@ func TestS4_ATypeThatRefusesMetadata(t *testing.T) {
 		h := cache.For[*Sized](c)
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		testkit.Equal(t, h.State().BrokenCount, 1, "before the delete")
+		testkit.Equal(t, h.State().BrokenCount, 1, "before the delete", h.State())
 		api.Remove(widgets, "default", "odd")
 		synctest.Wait()
 		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 || h.State().Phase != hook.Synced {
@@ -88,8 +88,8 @@ func TestListKind(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
 		for _, s := range []hook.InformerState{typed.State(), raw.State()} {
-			testkit.Equal(t, s.Phase, hook.Synced)
-			testkit.Equal(t, s.Objects, 1)
+			testkit.Equal(t, s.Phase, hook.Synced, s)
+			testkit.Equal(t, s.Objects, 1, s)
 		}
 	})
 }

@@ -224,7 +224,7 @@ func TestIndex(t *testing.T) {
 		for uid, want := range map[string]int{"p-uid": 1, "q-uid": 1, "x": 0} {
 			n := 0
 			for m, err := range maps.Owned(t.Context(), types.UID(uid), cache.ListOptions{Namespace: "default"}) {
-				testkit.Equal(t, err, nil)
+				testkit.NoError(t, err)
 				testkit.Equal(t, m.Name, "a")
 				n++
 			}

@@ -254,10 +254,10 @@ func TestOptions_TransformOfAllTypes(t *testing.T) {
 		maps, raw := cache.For[*corev1.ConfigMap](c), cache.ForScope[*unstructured.Unstructured](c, ofWidgets)
 		defer testkit.Start(t, c.Run)()
 		m, err := maps.Get(t.Context(), testkit.Key("a"))
-		testkit.Equal(t, err, nil)
+		testkit.NoError(t, err)
 		testkit.Equal(t, m.Annotations["marked"], "yes")
 		u, err := raw.Get(t.Context(), testkit.Key("w"))
-		testkit.Equal(t, err, nil)
+		testkit.NoError(t, err)
 		testkit.Equal(t, u.GetAnnotations()["marked"], "yes")
 	})
 }

@@ -134,7 +134,7 @@ func TestPacked_ErrorsOfRelists(t *testing.T) {
 		time.Sleep(30 * time.Minute) // it is forgotten with the next watch
 		synctest.Wait()
 		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("odd"))), apierrors.IsNotFound)
-		testkit.Equal(t, h.State().BrokenCount, 0)
+		testkit.Equal(t, h.State().BrokenCount, 0, h.State())
 	})
 }
 

@@ -240,7 +240,7 @@ func TestF3_ManagedFields(t *testing.T) {
 			t.Fatalf("got %v, %v; %v, %v", a, err, b, wrong)
 		}
 		b.ManagedFields = nil
-		testkit.DeepEqual(t, a, b, fmt.Sprintf("and %v", b))
+		testkit.DeepEqual(t, a, b, "without its managed fields")
 		if few, more := without.State(), with.State(); few.Bytes == 0 || few.Bytes >= more.Bytes || few.Storage != "packed" || few.Decodes != 1 {
 			t.Errorf("got %+v and %+v", few, more)
 		}
@@ -293,13 +293,13 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 		bad()
 		api.Put(widgets, widget("odd", int64(1)))
 		reads(2, 0, "add odd")
-		testkit.Equal(t, h.State().BrokenCount, 0)
+		testkit.Equal(t, h.State().BrokenCount, 0, h.State())
 		api.Put(widgets, widget("odd", "larger"))
 		reads(1, 1, "")
 		bad()
 		api.Remove(widgets, "default", "odd")
 		reads(1, 0, "delete odd")
 		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("odd"))), apierrors.IsNotFound)
-		testkit.Equal(t, h.State().BrokenCount, 0)
+		testkit.Equal(t, h.State().BrokenCount, 0, h.State())
 	})
 }

@@ -42,7 +42,7 @@ func TestS2_BrokenWatch(t *testing.T) {
 		api.Intercept(refuse)
 		api.CutWatches()
 		time.Sleep(10 * time.Minute)
-		testkit.Equal(t, maps.State().Phase, hook.Failing)
+		testkit.Equal(t, maps.State().Phase, hook.Failing, maps.State())
 		api.Remove(sim.ConfigMaps, "default", "a")
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b", "1"))
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("c"))
@@ -203,7 +203,7 @@ func TestS5_Removed(t *testing.T) {
 					t.Errorf("got %s", s)
 				}
 				testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), testkit.Key("a"))), nil, "the last known state")
-				testkit.Equal(t, maps.State().Phase, hook.Synced, "the other")
+				testkit.Equal(t, maps.State().Phase, hook.Synced, "the other", maps.State())
 				api.Serve(sim.Deployments)
 				api.Put(sim.Deployments, testkit.Deployment("b"))
 				api.Put(sim.Deployments, testkit.Deployment("c"))

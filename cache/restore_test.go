@@ -141,7 +141,7 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 					testkit.NotEqual(t, testkit.Err(secrets.Get(t.Context(), testkit.Key("s"))), nil, "a Secret that does not exist")
 					got := events.take()
 					for _, want := range []string{"missed created", "update changed", "add deleted"} {
-						testkit.Equal(t, strings.Count(got, want), 1, fmt.Sprintf("%q in %s", want, got))
+						testkit.Count(t, got, want, 1)
 					}
 					testkit.Equal(t, told.count(), 1, "the hook was told")
 					for _, h := range []interface{ Stale() error }{maps, secrets, metas} {

@@ -234,7 +234,7 @@ func TestS6_Release(t *testing.T) {
 			synctest.Wait()
 		}
 		testkit.ErrorContains(t, testkit.Err(second.Get(t.Context(), testkit.Key("a"))), "the handle for ConfigMap.v1 was released; declare another with cache.For", "a read after Release")
-		testkit.Equal(t, second.State().Phase, hook.Stopped)
+		testkit.Equal(t, second.State().Phase, hook.Stopped, second.State())
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 		synctest.Wait()
 		testkit.Equal(t, e.take(), "add a, add b", "the subscription after Release")

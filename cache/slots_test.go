@@ -68,7 +68,7 @@ func (s *seen) OnAdd(obj any, initial bool) {
 	o := obj.(cache.Object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	testkit.Equal(s.t, s.have[o.GetName()], "", "was added twice")
+	testkit.Equal(s.t, s.have[o.GetName()], "", o.GetName(), "was added twice")
 	s.have[o.GetName()] = o.GetResourceVersion()
 	s.events = append(s.events, "add "+o.GetName())
 	if initial {
@@ -80,7 +80,7 @@ func (s *seen) OnUpdate(_, obj any) {
 	o := obj.(cache.Object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	testkit.NotEqual(s.t, s.have[o.GetName()], "", "was updated, and never added")
+	testkit.NotEqual(s.t, s.have[o.GetName()], "", o.GetName(), "was updated, and never added")
 	s.have[o.GetName()] = o.GetResourceVersion()
 	s.events = append(s.events, "update "+o.GetName())
 }
@@ -92,7 +92,7 @@ func (s *seen) OnDelete(obj any) {
 	o := obj.(cache.Object)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	testkit.NotEqual(s.t, s.have[o.GetName()], "", "was deleted, and never added")
+	testkit.NotEqual(s.t, s.have[o.GetName()], "", o.GetName(), "was deleted, and never added")
 	delete(s.have, o.GetName())
 	s.events = append(s.events, "delete "+o.GetName())
 }

@@ -60,12 +60,12 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				testkit.Equal(t, h.Stale(), nil)
 				_, err := h.Get(t.Context(), testkit.Key("a"))
-				testkit.Equal(t, of.backup == bad, slices.Equal(leftOut(err), []string{"a"}), fmt.Sprintf("Get returns %v", err))
-				testkit.Equal(t, of.backup == absent, apierrors.IsNotFound(err), fmt.Sprintf("Get returns %v", err))
+				testkit.Equal(t, slices.Equal(leftOut(err), []string{"a"}), of.backup == bad, fmt.Sprintf("Get returns %v", err))
+				testkit.Equal(t, apierrors.IsNotFound(err), of.backup == absent, fmt.Sprintf("Get returns %v", err))
 				for what, read := range reads {
 					list, err := read(t, cache.ListOptions{})
 					testkit.Equal(t, err != nil, of.backup == bad, fmt.Sprintf("%s returns %v", what, err))
-					testkit.Equal(t, of.backup == bad, slices.Equal(leftOut(err), []string{"a"}), fmt.Sprintf("%s returns %v", what, err))
+					testkit.Equal(t, slices.Equal(leftOut(err), []string{"a"}), of.backup == bad, fmt.Sprintf("%s returns %v", what, err))
 					testkit.Equal(t, strings.Join(namesOf(list), " "), map[bool]string{true: "a"}[of.backup == good], fmt.Sprintf("%s has", what))
 				}
 				api.Put(widgets, owned("a", 7, "red", "owner"))

@@ -177,7 +177,7 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 					t.Errorf("Get: %v", err)
 				}
 			}
-			testkit.Equal(t, h.State().BrokenCount, len(bad))
+			testkit.Equal(t, h.State().BrokenCount, len(bad), h.State())
 			testkit.Equal(t, h.Stale(), nil)
 		}
 		check([]string{"never"}, "good", "blue", "late")

@@ -190,7 +190,7 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 				synctest.Wait()
 				testkit.Equal(t, e.take(), "delete odd", "the subscription got")
 				testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("odd"))), apierrors.IsNotFound)
-				testkit.Equal(t, h.State().BrokenCount, 0)
+				testkit.Equal(t, h.State().BrokenCount, 0, h.State())
 				seen.Close()
 			})
 		})

@@ -252,7 +252,7 @@ func applied[T client.Object](c *client.Client, obj T) func(t *testing.T) {
 		first, err := h.Apply(t.Context(), children.Typed(obj))
 		testkit.NoError(t, err)
 		second, err := h.Apply(t.Context(), children.Typed(obj))
-		testkit.Equal(t, err, nil)
+		testkit.NoError(t, err)
 		testkit.Equal(t, second.GetResourceVersion(), first.GetResourceVersion())
 	}
 }

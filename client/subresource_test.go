@@ -89,7 +89,7 @@ func TestSubresource(t *testing.T) {
 	testkit.Equal(t, err, nil)
 	testkit.DeepEqual(t, e, &policyv1.Eviction{})
 	u, err := client.SubresourceOf[*unstructured.Unstructured](deployments, "scale").Get(ctx, key)
-	testkit.Equal(t, err, nil)
+	testkit.NoError(t, err)
 	testkit.Equal(t, u.GetKind(), "Scale")
 	const path = "/apis/apps/v1/namespaces/default/deployments/web/"
 	for i, want := range []string{

@@ -426,7 +426,7 @@ func (c *controlChurn) quiet() {
 		if o := c.api.Object(sim.Deployments, key.Namespace, key.Name); o != nil {
 			version = o.GetResourceVersion()
 		}
-		testkit.Equal(c.t, c.seen[key], version, fmt.Sprintf("the last Reconcile of %s has seen version, it is at %q", key, version))
+		testkit.Equal(c.t, c.seen[key], version, fmt.Sprintf("the version that the last Reconcile of %s has seen", key))
 	}
 	if c.started < 20 || c.checked < 10 {
 		c.t.Errorf("%d Reconciles, %d checks", c.started, c.checked)

@@ -288,7 +288,7 @@ func TestC6_TheLogSaysSo(t *testing.T) {
 		r.start()
 		r.after(time.Minute)
 		const line = `level=WARN msg="reconciled before its own writes were visible in the cache" controller=test key=default/a`
-		testkit.Equal(t, strings.Count(lines.String(), line), 10)
+		testkit.Count(t, lines.String(), line, 10)
 	})
 }
 
@@ -326,7 +326,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 		if n := r.api.Count("create", sim.Secrets); n != 2 { // and the intercepted one
 			t.Errorf("%d requests to create", n)
 		}
-		testkit.Equal(t, strings.Count(lines.String(), "level=ERROR"), 1, "errors in the log")
+		testkit.Count(t, lines.String(), "level=ERROR", 1)
 	})
 }
 

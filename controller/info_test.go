@@ -110,7 +110,7 @@ func TestReconciling_ReturnsTheContextOfTheReconcile(t *testing.T) {
 				ok(t, c.Run(ctx))
 				testkit.Equal(t, in, test.want)
 				testkit.Equal(t, after, test.want)
-				testkit.Equal(t, strings.Contains(out.String(), "set a Context"), test.log, "the log has")
+				testkit.Equal(t, strings.Contains(out.String(), "set a Context"), test.log, "the log has", out.String())
 			})
 		})
 	}

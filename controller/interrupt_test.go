@@ -333,7 +333,7 @@ func TestC12_WhileOwnWritesHaveNoAnswer(t *testing.T) {
 				case c.within > 0, c.itself:
 					want = "[interrupted success]"
 				}
-				testkit.Equal(t, got, want, "ended as")
+				testkit.Equal(t, got, want, "ended as", m.seen)
 				if took := ended.Sub(changed); c.within > 0 && took > c.within {
 					t.Errorf("interrupted after %s", took)
 				}

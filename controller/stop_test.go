@@ -157,7 +157,8 @@ func TestC8_APanicStaysAPanic(t *testing.T) {
 		end := c.lead(t, time.Second)
 		synctest.Wait()
 		end()
-		testkit.Equal(t, (<-c.settled).Outcome, hook.QueueRetry, "settled as")
+		settled := <-c.settled
+		testkit.Equal(t, settled.Outcome, hook.QueueRetry, "settled as", settled)
 		ok(t, c.cool())
 	})
 }
@@ -171,7 +172,8 @@ func TestC8_SuccessAfterTheGraceIsASuccess(t *testing.T) {
 		end := c.lead(t, time.Second)
 		synctest.Wait()
 		end()
-		testkit.Equal(t, (<-c.settled).Outcome, hook.QueueDone, "settled as")
+		settled := <-c.settled
+		testkit.Equal(t, settled.Outcome, hook.QueueDone, "settled as", settled)
 		ok(t, c.cool())
 	})
 }

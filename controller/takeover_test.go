@@ -149,7 +149,7 @@ func firstReconcileAfter(t *testing.T, write func(*rig) []ledger.Write, at time.
 			early := len(r.at) > 0
 			r.mu.Unlock()
 			testkit.Equal(t, early, false, "reconciled already")
-			testkit.NotEqual(t, r.control.Snapshot().TakingOver, "", "reconciled already")
+			testkit.NotEqual(t, r.control.Snapshot().TakingOver, "", "taking over")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

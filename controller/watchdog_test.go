@@ -339,7 +339,7 @@ func TestC9_ASlowReconcileAmongManyCauses(t *testing.T) {
 		stop := start(t, c)
 		time.Sleep(time.Minute)
 		ok(t, stop())
-		testkit.Equal(t, strings.Count(out.String(), "reconcile is slow"), 1, "lines about the slow Reconcile")
+		testkit.Count(t, out.String(), "reconcile is slow", 1)
 	})
 }
 

@@ -177,7 +177,7 @@ func TestReadYourWrites(t *testing.T) {
 			testkit.NoError(t, admin.Update(t.Context(), cm))
 		}
 		time.Sleep(time.Minute)
-		testkit.Equal(t, len(secrets(t, server)), 10)
+		testkit.Equal(t, len(secrets(t, server)), 10, "Reconciles", runs.Load())
 	})
 }
 

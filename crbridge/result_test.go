@@ -102,7 +102,7 @@ func TestResult(t *testing.T) {
 			for i := range at {
 				at[i] = at[i].Round(time.Second)
 			}
-			testkit.Equal(t, fmt.Sprint(at), test.want, fmt.Sprintf("Reconciles began at, not at %s", test.want))
+			testkit.Equal(t, fmt.Sprint(at), test.want, "Reconciles began at")
 		})
 	}
 }

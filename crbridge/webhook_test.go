@@ -337,7 +337,7 @@ func TestWebhooks_MapTheirOptions(t *testing.T) {
 			r, err := callerOf(t, c.ca).Get("https://" + address + "/a")
 			if err == nil {
 				_ = r.Body.Close()
-				testkit.Equal(t, r.StatusCode, http.StatusAccepted, "the status is: another handler has answered")
+				testkit.Equal(t, r.StatusCode, http.StatusAccepted, "another handler has answered")
 			}
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the request returned %v, want %q", err, c.want)
@@ -370,7 +370,7 @@ func TestWebhooks_OptionsWithoutACounterpart(t *testing.T) {
 		if err != nil {
 			log = append(log, err.Error())
 		}
-		testkit.NotEqual(t, slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, want) }), want == "", fmt.Sprintf("New reports %q", log))
+		testkit.NotEqual(t, slices.ContainsFunc(log, func(line string) bool { return strings.Contains(line, want) }), want == "", fmt.Sprintf("New reports %q", log), fmt.Sprintf("want %q", want))
 	}
 }
 

@@ -138,7 +138,7 @@ func TestRestartAPIServer(t *testing.T) {
 	for range 2 {
 		testkit.NoError(t, c.StartAPIServer(ctx))
 	}
-	testkit.Equal(t, c.Config().Host, host, fmt.Sprintf("it is at now, was at %s", host))
+	testkit.Equal(t, c.Config().Host, host, "the address after the restart")
 	testkit.Equal(t, testkit.Err(c.dynamic.Resource(configMaps).Namespace("default").Get(ctx, "kept", metav1.GetOptions{})), nil, "its data")
 	server := c.plane.find(apiServerName)
 	for range 2 { // the second time nothing happens

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -155,7 +154,7 @@ func (d *desk) wantDropped(why string, calls int) {
 
 func (d *desk) wantLog(times int, text string) {
 	d.t.Helper()
-	testkit.Equal(d.t, strings.Count(d.log.String(), text), times, fmt.Sprintf("the log has %q", text))
+	testkit.Count(d.t, d.log.String(), text, times)
 }
 
 // configMap returns an object.

@@ -111,8 +111,9 @@ func TestFilterNames(t *testing.T) {
 		handler.GenerationChanged, handler.LabelsChanged, handler.AnnotationsChanged, handler.ResourceVersionChanged,
 		handler.Where(func(_, _ *corev1.Pod) bool { return true }),
 	} {
-		testkit.NotEqual(t, f.String(), "")
-		testkit.Equal(t, seen[f.String()], false)
+		name := fmt.Sprintf("%T is called %q", f, f)
+		testkit.NotEqual(t, f.String(), "", name)
+		testkit.Equal(t, seen[f.String()], false, name)
 		seen[f.String()] = true
 	}
 }

@@ -286,7 +286,7 @@ func TestAuthorizeWithoutAnAPIServer(t *testing.T) {
 					}
 					testkit.Equal(t, time.Since(began), test.takes)
 				}
-				testkit.Equal(t, strings.Count(log.String(), test.log), 1)
+				testkit.Count(t, log.String(), test.log, 1)
 				v.set(func() { v.fail = nil })
 				if status, body := serve(h, request(t.Context(), "GET", "/metrics", "Bearer good")); status != 200 {
 					t.Errorf("%d %s", status, body)

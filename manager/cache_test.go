@@ -88,9 +88,9 @@ func TestCache_FewLinesForManyBrokenObjects(t *testing.T) {
 		stop, result := start(t, m)
 		ok(t, maps.WaitForSync(t.Context()))
 		synctest.Wait()
-		testkit.Equal(t, maps.State().BrokenCount, 1000)
+		testkit.Equal(t, maps.State().BrokenCount, 1000, maps.State())
 		stop()
 		ok(t, result())
-		testkit.Equal(t, strings.Count(out.String(), "an object cannot be decoded or transformed"), 10, "lines")
+		testkit.Count(t, out.String(), "an object cannot be decoded or transformed", 10)
 	})
 }

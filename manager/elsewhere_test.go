@@ -69,7 +69,8 @@ func TestLease_InAnotherCluster(t *testing.T) {
 		if holder(elsewhere) == "" || api.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 1 {
 			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(sim.Leases), api.Stored(sim.Secrets))
 		}
-		testkit.Equal(t, (<-tokens).Holder, holder(elsewhere), "the term")
+		token := <-tokens
+		testkit.Equal(t, token.Holder, holder(elsewhere), "the term", token)
 		stop()
 		ok(t, result())
 		testkit.Equal(t, hosts["leases.test"], true, fmt.Sprintf("the hooks saw %v", hosts))

@@ -131,7 +131,7 @@ func TestM1_AStopWhileTheRequestForTheVersionHangs(t *testing.T) {
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
 		wantLines(t, &out, `level=INFO msg=started name=test .* serverVersion=unknown err="no answer to a request for the API server's version .*"`)
-		testkit.Equal(t, isReady(m), true)
+		testkit.Equal(t, isReady(m), true, out.String())
 		testkit.NotContains(t, out.String(), "stopp")
 		stop()
 		testkit.ErrorContains(t, result(), "a request for the API server's version has not returned", "Run returned")

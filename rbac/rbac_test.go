@@ -196,7 +196,7 @@ func TestInline_IsOneLineOfYAML(t *testing.T) {
 		t.Fatalf("got %s", text)
 	}
 	names := got.Items[1].Rules[0].ResourceNames
-	testkit.SlicesEqual(t, names, []string{"9", "a:b", "it's", "null"}, "the names")
+	testkit.SlicesEqual(t, names, []string{"9", "a:b", "it's", "null"}, "the names", text)
 	if one := parse(t, rbac.Inline("x", rbac.Roles(all[:1]))); one.Kind != "ClusterRole" || one.Name != "x" {
 		t.Errorf("got %v", one)
 	}

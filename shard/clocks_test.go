@@ -139,7 +139,7 @@ func TestP1_WallClocksAnHourApart(t *testing.T) {
 		owners := f.owners()
 		f.agesSince(time.Now(), 5*time.Minute)
 		from, to := moved(owners, f.owners())
-		testkit.Len(t, from, 0, fmt.Sprintf("slots move from to %v", to))
+		testkit.Len(t, from, 0, fmt.Sprintf("slots move to %v", to))
 		for _, r := range f.all {
 			r.cut.Store(true)
 			cut := time.Now()

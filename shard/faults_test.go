@@ -172,7 +172,7 @@ func TestP2_MoreMembersThanSlots(t *testing.T) {
 			t.Errorf("late owns %d slots, and reports %+v\n%s", n, late.Status().Unserved, log.String())
 		}
 		puppets[7].dead = true
-		testkit.Equal(t, keep(20 * time.Second)["late"], 1)
+		testkit.Equal(t, keep(20 * time.Second)["late"], 1, log.String())
 	})
 }
 

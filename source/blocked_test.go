@@ -103,7 +103,7 @@ func TestS8_ABlockedHandler(t *testing.T) {
 				close(release)
 				synctest.Wait()
 				testkit.Equal(t, l.take(), "update 0 >1, update a 0>300, delete b old>-, create b ->new, delete c old>-")
-				testkit.Equal(t, src.Status().State().Pending, 0, "after the handler has returned")
+				testkit.Equal(t, src.Status().State().Pending, 0, "after the handler has returned", src.Status().State())
 			})
 		})
 	}

@@ -121,7 +121,7 @@ func TestS8_LaterEventsKeepTheOrder(t *testing.T) {
 		l.failWith(nil)
 		time.Sleep(time.Minute)
 		testkit.Equal(t, l.take(), "update a 3>2, delete a 2>-")
-		testkit.Equal(t, src.Status().State().Retrying, 0)
+		testkit.Equal(t, src.Status().State().Retrying, 0, src.Status().State())
 	})
 }
 

@@ -170,8 +170,8 @@ func TestReconcile_HasASpanAndItsRequestsAreChildren(t *testing.T) {
 		}
 		o.wantAttributes(create, map[string]any{"k8s.verb": "create", "k8s.resource": "secrets", "k8s.namespace.name": "default", "http.response.status_code": int64(201)})
 		o.wantAttributes(get, map[string]any{"k8s.object.name": "missing", "http.response.status_code": int64(404)})
-		testkit.Equal(t, create.Status().Code, codes.Unset)
-		testkit.Equal(t, get.Status().Code, codes.Error)
+		testkit.Equal(t, create.Status().Code, codes.Unset, create.Status())
+		testkit.Equal(t, get.Status().Code, codes.Error, get.Status())
 	})
 }
 

@@ -139,7 +139,8 @@ func TestA6_AWaitEndsBeforeTheTimeout(t *testing.T) {
 			t.Errorf("a large request: status %d after %s: %s", got.code, got.took, got.text)
 		}
 		for _, l := range long {
-			testkit.Equal(t, (<-l).code, http.StatusOK)
+			got := <-l
+			testkit.Equal(t, got.code, http.StatusOK, got)
 		}
 		if got := o.post(t, validatePath+"?timeout=5s", largeThing(t, 512<<10)); got.code != http.StatusOK || got.took > 0 {
 			t.Errorf("after the long requests: status %d after %s: %s", got.code, got.took, got.text)

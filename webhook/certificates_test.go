@@ -21,7 +21,7 @@ func TestCertificates_TheirDefaultsFollowFromTheService(t *testing.T) {
 	c := o.certificates()
 	testkit.Equal(t, c.Secret.String(), "website-system/website-operator-webhook-ca")
 	testkit.Equal(t, c.FieldOwner, "website-operator-certificates")
-	testkit.SlicesEqual(t, []string{"website-webhook.website-system.svc"}, c.DNSNames)
+	testkit.SlicesEqual(t, c.DNSNames, []string{"website-webhook.website-system.svc"})
 	o = Options{Name: "website-operator", Scheme: scheme.Scheme, URL: "https://127.0.0.1:9443"}
 	if c := o.certificates(); c.Secret.Namespace != "default" || !slices.Equal(c.DNSNames, []string{"127.0.0.1"}) {
 		t.Errorf("the certificates of a URL are %+v", c)

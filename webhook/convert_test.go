@@ -26,7 +26,7 @@ const alpha = `{"apiVersion":"shops.example.com/v1alpha1","kind":"Shop","metadat
 func decoded(t *testing.T, text []byte) map[string]any {
 	t.Helper()
 	var all map[string]any
-	testkit.NoError(t, json.Unmarshal(text, &all), text)
+	testkit.NoError(t, json.Unmarshal(text, &all), string(text))
 	return all
 }
 

@@ -130,7 +130,7 @@ func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 			t.Errorf("it is not restored: %v, %v", err, w.seconds())
 		}
 		const line = `the field manager \"some-tool\" has changed .webhooks[name=\"one.shops.example.com\"].timeoutSeconds`
-		testkit.Equal(t, strings.Count(w.log.String(), line), 1)
+		testkit.Count(t, w.log.String(), line, 1)
 		notes := ""
 		for e, err := range client.For[*eventsv1.Event](w.c).ListLive(t.Context(), client.ListOptions{}) {
 			testkit.NoError(t, err)
@@ -197,7 +197,7 @@ func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
 		if n := patches.Load(); n < 10 || n > 20 {
 			t.Errorf("%d requests in 10 minutes", n)
 		}
-		testkit.Equal(t, strings.Count(w.log.String(), "a webhook registration is not in place"), 1, "log lines")
+		testkit.Count(t, w.log.String(), "a webhook registration is not in place", 1)
 	})
 }
 

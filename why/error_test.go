@@ -58,6 +58,6 @@ func TestOfError(t *testing.T) {
 			Details: &metav1.StatusDetails{Name: "web", Causes: []metav1.StatusCause{{Type: "NamespaceTerminating"}}},
 		}}, why.NamespaceTerminating},
 	} {
-		testkit.Equal(t, why.OfError(c.err), c.want, name)
+		testkit.Equal(t, why.OfError(c.err), c.want, name, c.err)
 	}
 }

@@ -91,7 +91,7 @@ func TestHooks_WithoutReasons(t *testing.T) {
 		added := time.Now()
 		time.Sleep(time.Second)
 		k, _ := q.Lookup("a")
-		testkit.Equal(t, k.Since.Equal(added), true, fmt.Sprintf("ready since %v", k.Since))
+		testkit.Equal(t, k.Since.Equal(added), true, fmt.Sprintf("ready since %v, want %v", k.Since, added))
 		if item := mustGet(t, q); waited != time.Second || !item.Queued().Equal(added) {
 			t.Errorf("waited %v since %v", waited, item.Queued())
 		}

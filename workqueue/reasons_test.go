@@ -59,7 +59,7 @@ func TestReasons_AsGiven(t *testing.T) {
 		if i < 4 && r.At != r.At.Round(0) {
 			t.Errorf("reason %d has a monotonic clock reading: %v", i, r.At)
 		}
-		testkit.Equal(t, r.At.Equal(wantAt), true, fmt.Sprintf("reason %d is of %v", i, r.At))
+		testkit.Equal(t, r.At.Equal(wantAt), true, fmt.Sprintf("reason %d is of %v, want %v", i, r.At, wantAt))
 		testkit.Equal(t, r.At.Location(), time.Local, fmt.Sprintf("reason %d is of %v", i, r.At))
 		r.At, want.At = time.Time{}, time.Time{}
 		testkit.Equal(t, r, want, fmt.Sprintf("reason %d", i))

@@ -64,7 +64,7 @@ func TestRelease(t *testing.T) {
 	settled(t, mustGet(t, q).Done()) // b: a is at the end
 	item := mustGet(t, q)
 	testkit.Equal(t, item.Attempt(), 1)
-	testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), "[Update]")
+	testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), "[Update]", reasonsOf(item))
 	q.ShutDown()
 	settled(t, item.Release())
 	settled(t, q.Drain(ctx))
@@ -241,7 +241,7 @@ func TestReasons(t *testing.T) {
 				t.Errorf("newest reason is of %v, want %v", got[len(got)-1].At, newest)
 			}
 			q.AddWith("a", AddOptions{Reason: Reason{Event: "next"}, After: time.Second})
-			testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), test.want, "reasons have changed")
+			testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), test.want, "reasons have changed", reasonsOf(item))
 			settled(t, item.Done())
 			if reasonsOf(item) != nil {
 				t.Error("a settled item has reasons")

@@ -213,7 +213,7 @@ func TestFactory_RunsAlready(t *testing.T) {
 		maps := cache.Adopt[*corev1.ConfigMap](c, informer, cache.AdoptOptions{})
 		defer testkit.Start(t, c.Run)()
 		synctest.Wait()
-		testkit.Equal(t, maps.State().Phase, hook.Synced)
+		testkit.Equal(t, maps.State().Phase, hook.Synced, maps.State())
 		for obj, err := range maps.Owned(t.Context(), "1", cache.ListOptions{}) {
 			t.Errorf("owned: %v, %v", obj, err)
 		}
@@ -351,8 +351,8 @@ func TestFactory_FakeClientset(t *testing.T) {
 			t.Errorf("the handle says %v, %v", obj, err)
 		}
 		synctest.Wait() // for the watches
-		testkit.Equal(t, len(clientset.Actions()), 4, "requests")
+		testkit.Len(t, clientset.Actions(), 4)
 		stop()
-		testkit.Equal(t, maps.State().Phase, hook.Stopped, "after the cache")
+		testkit.Equal(t, maps.State().Phase, hook.Stopped, "after the cache", maps.State())
 	})
 }

@@ -81,7 +81,7 @@ func TestTemplate_IsCurrent(t *testing.T) {
 		return err
 	})
 	testkit.Equal(t, err, nil)
-	testkit.Len(t, embedded, 0)
+	testkit.Len(t, embedded.names(), 0)
 }
 
 // TestTemplate_HasFewFilesToRead: those that AGENTS.md lists before a first change exist.

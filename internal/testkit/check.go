@@ -80,6 +80,14 @@ func NotContains(t testing.TB, got, part string, name ...any) {
 	}
 }
 
+// Count compares how often a part is in a text.
+func Count(t testing.TB, got, part string, want int, name ...any) {
+	t.Helper()
+	if n := strings.Count(got, part); n != want {
+		t.Error(times(name, got, part, n, want))
+	}
+}
+
 // ErrorContains looks for a part of an error's text.
 func ErrorContains(t testing.TB, err error, part string, name ...any) {
 	t.Helper()

@@ -53,6 +53,8 @@ func TestChecks_Fail(t *testing.T) {
 		`boom is "boom", want an error with "no right"`:      func(t testing.TB) { testkit.ErrorContains(t, boom, "no right") },
 		`absent is <nil>, want an error with ""`:             func(t testing.TB) { testkit.ErrorContains(t, absent, "") },
 		`keys[0] is "a", want a text without "a"`:            func(t testing.TB) { testkit.NotContains(t, keys[0], "a") },
+		"late: keys[0] has \"a\" 1 times, want 2:\na":        func(t testing.TB) { testkit.Count(t, keys[0], "a", 2, "late") },
+		"first has \"Pod\" 0 times, want 1:\n" + first:       func(t testing.TB) { testkit.Count(t, first, "Pod", 1) },
 		`absent is <nil>, want one for "os.IsTimeout"`:       func(t testing.TB) { testkit.ErrorSatisfies(t, absent, os.IsTimeout) },
 		`boom is "boom", want one that wraps "EOF"`:          func(t testing.TB) { testkit.ErrorIs(t, boom, io.EOF) },
 		"first is\n" + first + "\nwant a text with\n\"Pod\"": func(t testing.TB) { testkit.Contains(t, first, "Pod") },
@@ -80,6 +82,8 @@ func TestChecks_Pass(t *testing.T) {
 	testkit.Len(t, map[string]int{"a": 1}, 1)
 	testkit.Contains(t, "abc", "b")
 	testkit.NotContains(t, "abc", "d")
+	testkit.Count(t, "abcb", "b", 2)
+	testkit.Count(t, "abc", "d", 0)
 	testkit.ErrorContains(t, wrapped, "cannot read")
 	testkit.ErrorSatisfies(t, os.ErrNotExist, os.IsNotExist)
 	testkit.ErrorIs(t, wrapped, io.EOF)

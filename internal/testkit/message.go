@@ -26,6 +26,11 @@ func message(name []any, got any, wanted string, want any) string {
 	return fmt.Sprintf("%s%s is\n%s\n%s\n%s", prefix(name), expression(), lines(got, is), strings.TrimSpace(wanted), lines(want, goal))
 }
 
+// times describes a wrong number of a part. The text, perhaps a whole log, comes last.
+func times(name []any, text, part string, n, want int) string {
+	return fmt.Sprintf("%s%s has %q %d times, want %d:\n%s", prefix(name), expression(), part, n, want, text)
+}
+
 func prefix(name []any) string {
 	var b strings.Builder
 	for _, n := range name {

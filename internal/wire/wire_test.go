@@ -6,6 +6,7 @@ package wire_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -261,7 +262,7 @@ func FuzzProtobuf(f *testing.F) {
 		}
 		again := encode(t, wire.Protobuf, &want, corev1.SchemeGroupVersion)
 		got, _ = wire.Read(wire.Protobuf, again, wire.Options{})
-		testkit.Equal(t, text(got), text(objectOf("Pod", want.ObjectMeta)), again)
+		testkit.Equal(t, text(got), text(objectOf("Pod", want.ObjectMeta)), fmt.Sprintf("%x", again))
 	})
 }
 

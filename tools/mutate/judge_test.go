@@ -105,6 +105,9 @@ func judged(t *testing.T, text string) (out string, survived bool, err error) {
 			t.Errorf("%s was changed:\n%s", name, got)
 		}
 	}
+	if got, _ := os.ReadFile(filepath.Join(tree, "alone/in/alone.go")); !strings.Contains(string(got), "One = 1") {
+		t.Errorf("alone/in/alone.go was left changed:\n%s", got)
+	}
 	return b.String(), survived, err
 }
 

@@ -170,7 +170,8 @@ func TestP1_DeathNeedsAnotherHolderOfTheLease(t *testing.T) {
 	if lost != Slots/2 || dead.Joined(ID{"a", 1}) {
 		t.Errorf("%d slots have no owner, and the members are %v", lost, dead.Members())
 	}
-	testkit.Equal(t, dead.Propose(epoch).Slot(0).Owner.Name, "b", "then slot 0")
+	slot := dead.Propose(epoch).Slot(0)
+	testkit.Equal(t, slot.Owner.Name, "b", "then slot 0", slot)
 }
 
 // TestP1_ARestartedMemberOwnsNothing of its former session, and ends it.
@@ -282,7 +283,7 @@ func TestP4_HandoversArePassedOn(t *testing.T) {
 		t.Fatalf("after two moves: %+v", state)
 	}
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Dead(ID{"c", 99}, epoch) })
-	testkit.Equal(t, len(g.assignment().Slot(s).After), 2, "a death drops the handovers of those before")
+	testkit.Len(t, g.assignment().Slot(s).After, 2, "a death drops the handovers of those before")
 	d := g.join(ID{"d", 100})
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Settle(d.id, d.Tasks().Owned...) })
 	if n := g.assignment(); len(n.Slot(s).After) != 0 || len(n.handovers) != 0 {
@@ -329,7 +330,7 @@ func TestLeave_AMemberGoesWhenItOwnsNothing(t *testing.T) {
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(b.id) })
 	b.Stop(epoch, b.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(b, "", epoch, b.Tasks().Release...) })
-	testkit.Equal(t, g.owners()[""], Slots, "the last member leaves")
+	testkit.Equal(t, g.owners()[""], Slots, "the last member leaves", g.owners())
 }
 
 func TestJoin_RefusesWhatCannotBeAMember(t *testing.T) {

@@ -37,8 +37,8 @@ func TestBundle_AResetIsRestoredAndNamesTheFieldManager(t *testing.T) {
 				testkit.Equal(t, w.bundle(target), before, "the bundle is not restored")
 				const sentence = "the field manager \"the-tool\" reset the caBundle; it is restored"
 				time.Sleep(time.Minute)
-				testkit.Equal(t, strings.Count(w.events(), sentence), 1, fmt.Sprintf("events, not one, have %q", sentence))
-				testkit.Equal(t, strings.Count(w.logs.String(), "restored a caBundle that another client reset"), 1)
+				testkit.Count(t, w.events(), sentence, 1)
+				testkit.Count(t, w.logs.String(), "restored a caBundle that another client reset", 1)
 				testkit.Contains(t, w.logs.String(), "manager=the-tool")
 			})
 		})
@@ -96,7 +96,7 @@ func TestBundle_TargetsOfOtherToolsAreNotWritten(t *testing.T) {
 				time.Sleep(time.Hour)
 				testkit.NotContains(t, fmt.Sprint(w.object(targets[0]).Object), "caBundle", "its bundle was written")
 				testkit.ErrorContains(t, r.Check(t.Context()), marker.sentence, "Check does not describe it")
-				testkit.Equal(t, strings.Count(w.logs.String(), marker.sentence), 1, fmt.Sprintf("the log has, not once, %q", marker.sentence))
+				testkit.Count(t, w.logs.String(), marker.sentence, 1)
 			})
 		})
 	}

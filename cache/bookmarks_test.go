@@ -20,8 +20,8 @@ import (
 // of a streamed list.
 func dropBookmarks(api *sim.Server) {
 	api.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Change: func(h *http.Request, next http.RoundTripper) (*http.Response, error) {
-		// The body is JSON, a line for each event. The parameters stay: a watch for metadata accepts
-		// "application/json;as=PartialObjectMetadata".
+		// The body is JSON, a line for each event. The parameters stay: a watch for metadata
+		// accepts "application/json;as=PartialObjectMetadata".
 		h.Header.Set("Accept", strings.ReplaceAll(h.Header.Get("Accept"), runtime.ContentTypeProtobuf, runtime.ContentTypeJSON))
 		answer, err := next.RoundTrip(h)
 		if err == nil {

@@ -45,7 +45,7 @@ func (g goTest) compile(ctx context.Context, dir string) (text string, err error
 
 // binary returns the path of a package's compiled tests.
 func (g goTest) binary(dir string) string {
-	return filepath.Join(g.tree, "_bin", strings.ReplaceAll(path.Clean(dir), "/", "_")+".test")
+	return filepath.Join(g.tree, "_bin", strings.ReplaceAll(path.Clean(dir), "/", "+")+".test")
 }
 
 // run runs the compiled tests of a package that match the pattern, in the worker's own directory
@@ -116,7 +116,7 @@ func (g goTest) inWorkspace(module string) bool {
 // parseReport reads the output of test2json, and lines of other programs, such as go itself.
 func parseReport(out string) (report, error) {
 	r := report{tests: map[string]string{}}
-	ended := map[string]string{} // a package may run its tests several times: see internal/testkit
+	ended := map[string]string{} // a package may run its tests several times: see testkit/storages
 	var output strings.Builder
 	for line := range strings.Lines(out) {
 		if !strings.HasPrefix(line, "{") {

@@ -45,14 +45,8 @@ type mutantOf struct {
 func judge(ctx context.Context, w io.Writer, t goTest, entries []mutation.Entry) (survived bool, err error) {
 	j := &jury{goTest: t, out: w, mutants: map[int]mutantOf{}, variants: variants{t.tree, map[string]*variantFile{}}, took: map[string]time.Duration{}}
 	j.apply(entries)
-	if err := errors.Join(os.Mkdir(filepath.Join(t.tree, "_bin"), 0o700), j.variants.write()); err != nil {
-		return false, err
-	}
-	if err := j.compileAll(ctx); err != nil {
-		return false, err
-	}
-	if err := j.passAll(ctx); err != nil {
-		return false, err
+	if err := j.prepare(ctx); err != nil {
+		return false, errors.Join(append(j.errs, err)...)
 	}
 	var together, alone []int
 	for _, n := range slices.Sorted(maps.Keys(j.mutants)) {
@@ -67,7 +61,7 @@ func judge(ctx context.Context, w io.Writer, t goTest, entries []mutation.Entry)
 		j.judgeAlone(ctx, n)
 	}
 	if ctx.Err() != nil {
-		return false, ctx.Err()
+		return false, errors.Join(append(j.errs, ctx.Err())...)
 	}
 	fmt.Fprintf(w, "%d mutations of %d guarantees: %d noticed, %d survived, %d in error\n",
 		len(entries), len(guarantees(entries)), len(entries)-len(j.survivors)-len(j.errs), len(j.survivors), len(j.errs))
@@ -75,6 +69,17 @@ func judge(ctx context.Context, w io.Writer, t goTest, entries []mutation.Entry)
 		fmt.Fprintf(w, "survived: %s\n", strings.Join(j.survivors, ", "))
 	}
 	return len(j.survivors) > 0, errors.Join(j.errs...)
+}
+
+// prepare compiles the tests with all variants, and sees them pass on the unchanged code.
+func (j *jury) prepare(ctx context.Context) error {
+	if err := errors.Join(os.Mkdir(filepath.Join(j.tree, "_bin"), 0o700), j.variants.write()); err != nil {
+		return err
+	}
+	if err := j.compileAll(ctx); err != nil {
+		return err
+	}
+	return j.passAll(ctx)
 }
 
 // apply makes the mutants.
@@ -126,17 +131,18 @@ var compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: .*`)
 // reject removes the mutants in which the compiler has found errors.
 func (j *jury) reject(dir, text string) (found bool) {
 	module, _ := j.module(dir)
+	errs := map[int]string{} // of a mutant, before the first one leaves its file
 	for _, match := range compileError.FindAllStringSubmatch(text, -1) {
 		line, _ := strconv.Atoi(match[2]) // of digits
-		n := j.variants.at(filepath.Join(module, match[1]), line)
-		m, ok := j.mutants[n]
-		if !ok {
-			continue
+		errs[j.variants.at(filepath.Join(module, match[1]), line)] += match[0] + "\n"
+	}
+	for n, text := range errs {
+		if m, ok := j.mutants[n]; ok {
+			found = true
+			j.variants.drop(n)
+			delete(j.mutants, n)
+			j.report(m.Entry, "", fmt.Errorf("the changed code does not compile:\n%s", text), 0)
 		}
-		found = true
-		j.variants.drop(n)
-		delete(j.mutants, n)
-		j.report(m.Entry, "", fmt.Errorf("the changed code does not compile:\n%s", match[0]), 0)
 	}
 	return found
 }

@@ -147,6 +147,18 @@ func TestJudgeNoticed(t *testing.T) {
 	}
 }
 
+// TestJudge_TwoBrokenMutants: an error counts for the mutant that has it, also if another mutant of
+// the same file has left.
+func TestJudge_TwoBrokenMutants(t *testing.T) {
+	text := "G1 sum TestOf1\nin: sum Of\n- return a + b\n+ x := 1; y := 2; return c\n\n" +
+		"G2 sum TestOf2/zero\nin: sum Of\n- return b\n+ return a\n\n" +
+		"G3 sum TestOf1\nin: sum Of\n- return a + b\n+ return d\n"
+	out, survived, err := judged(t, text)
+	if err == nil || survived || !strings.Contains(out, "1 noticed, 0 survived, 2 in error") {
+		t.Errorf("survived = %v, err = %v\n%s", survived, err, out)
+	}
+}
+
 func TestJudgeSurvived(t *testing.T) {
 	out, survived, err := judged(t, "G1 sum TestOf1\nin: sum Of\n- return b\n+ return a\n")
 	if err != nil || !survived {

@@ -106,7 +106,8 @@ func (v *variants) drop(n int) {
 	}
 }
 
-// write writes the files to the tree, and one more for each package.
+// write writes the files to the tree, and one more for each package. That one is the first, because
+// variables are initialized in the order of the files.
 func (v *variants) write() error {
 	for name, f := range v.files {
 		if err := os.WriteFile(filepath.Join(v.tree, name), []byte(f.combined()), 0o644); err != nil {
@@ -114,7 +115,7 @@ func (v *variants) write() error {
 		}
 		clause, _, _ := strings.Cut(f.text[packageClause(f.text):], "\n")
 		variable := fmt.Sprintf("%s\n\nimport \"os\"\n\nvar mutantChosen = os.Getenv(%q)\n", clause, chosen)
-		if err := os.WriteFile(filepath.Join(v.tree, path.Dir(name), "mutant_chosen.go"), []byte(variable), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(v.tree, path.Dir(name), "0_mutant_chosen.go"), []byte(variable), 0o644); err != nil {
 			return err
 		}
 	}

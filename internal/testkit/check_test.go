@@ -53,7 +53,7 @@ func TestChecks_Fail(t *testing.T) {
 		`boom is "boom", want an error with "no right"`:      func(t testing.TB) { testkit.ErrorContains(t, boom, "no right") },
 		`absent is <nil>, want an error with ""`:             func(t testing.TB) { testkit.ErrorContains(t, absent, "") },
 		`keys[0] is "a", want a text without "a"`:            func(t testing.TB) { testkit.NotContains(t, keys[0], "a") },
-		"late: keys[0] has \"a\" 1 times, want 2:\na":        func(t testing.TB) { testkit.Count(t, keys[0], "a", 2, "late") },
+		"late: keys[0] has \"a\" 1 times, want 0:\na":        func(t testing.TB) { testkit.Count(t, keys[0], "a", 0, "late") },
 		"first has \"Pod\" 0 times, want 1:\n" + first:       func(t testing.TB) { testkit.Count(t, first, "Pod", 1) },
 		`absent is <nil>, want one for "os.IsTimeout"`:       func(t testing.TB) { testkit.ErrorSatisfies(t, absent, os.IsTimeout) },
 		`boom is "boom", want one that wraps "EOF"`:          func(t testing.TB) { testkit.ErrorIs(t, boom, io.EOF) },

@@ -23,7 +23,7 @@
 //     versions, status and scale, stored versions, and a deletion that removes the objects first
 //   - discovery, plain and aggregated; /version, /healthz, /livez and /readyz
 //   - OpenAPI v3, for kubectl explain, kubectl apply and client-go's openapi3
-//   - reviews of access and identity: everything is allowed, unless a rule changes the answer
+//   - reviews of access and identity: everything is allowed, unless a fault rule changes the answer
 //   - Listen, which serves kubectl and other processes on a loopback port
 //   - get and list: pages with continue and remainingItemCount, resourceVersion and
 //     resourceVersionMatch, label and field selectors
@@ -42,7 +42,8 @@
 //     run, warnings, JSON patches and equivalent versions. They are called over HTTPS or, with
 //     UseWebhooks, in process.
 //   - conversion webhooks, for reads, writes, watches and server-side apply
-//   - rules of package fault, which fail, delay, hold, change, lose and cut requests and answers
+//   - the fault rules of package fault, which fail, delay, hold, change, lose and cut requests and
+//     answers
 //   - owner garbage collection: background, foreground and orphan
 //   - deletion of namespaces, with their conditions, finalizers and the finalize subresource. If
 //     namespaces are served, the system namespaces exist, and Server.Put creates missing ones
@@ -58,8 +59,8 @@
 //   - V3: Nothing outlives the test: at its end, watches and delayed requests end. Except for
 //     [Server.Listen], the server starts no goroutine. Details: New registers Close, which ends
 //     them.
-//   - V4: The server works inside a testing/synctest bubble, with and without rules, in virtual
-//     time.
+//   - V4: The server works inside a testing/synctest bubble, with and without fault rules, in
+//     virtual time.
 //   - V5: Webhooks are called without the server's lock, so they may use the server. A webhook
 //     that does not answer costs a request its timeout. The object that webhooks approved is
 //     stored.
@@ -92,8 +93,8 @@
 //   - Validating webhooks are called one after another, and all within the client's request.
 //   - Webhooks do not see evictions and bindings of Pods, reviews of access and identity, nor
 //     writes of Put, Remove, garbage collection, and the deletion of namespaces and
-//     CustomResourceDefinitions. They see the deletion of a Pod once, and no update of an object
-//     that does not exist.
+//     CustomResourceDefinitions. They see the deletion of a Pod once, where the real server
+//     may call them twice, and no update of an object that does not exist.
 //   - A webhook with a service cannot be reached. Use a url or UseWebhooks.
 //   - A webhook configuration is not checked for overlaps, such as a/* and */b, or for wrong
 //     expressions.
@@ -103,8 +104,8 @@
 //     stay. Any other write removes the managedFields entries of other versions.
 //   - An apply of a custom object with an empty list or map in its metadata always makes a version.
 //     In the real server that depends on its cache.
-//   - The managedFields of a CustomResourceDefinition also name its structs. A write of one must
-//     contain kind and apiVersion.
+//   - In the managedFields of a CustomResourceDefinition, each object has an entry "." of its own.
+//     A write of one must contain kind and apiVersion.
 //   - A custom kind without a schema accepts every field, and its lists are atomic in an apply.
 //   - A request for a future resourceVersion fails at once. The real server waits for three
 //     seconds.
@@ -117,9 +118,9 @@
 //   - Without package envtest/sim/crd, custom objects are stored as they are: no validation,
 //     defaults or pruning. Only the usual mistakes in a CustomResourceDefinition are found.
 //   - Without a conversion webhook, versions of a kind differ only in their apiVersion.
-//   - A list converts its objects in reviews of up to 100, and each version of an object only once.
-//     The real server converts them one by one, at each list. Label and field selectors see the
-//     stored version.
+//   - A list sends its objects to a conversion webhook together, up to 100 in a request, and each
+//     version of an object only once. The real server sends each alone, at each list.
+//     Label and field selectors see the stored version.
 //   - core/v1 and events.k8s.io/v1 Events are separate kinds with separate objects.
 //   - A new server has the namespaces default, kube-node-lease, kube-public and kube-system, and
 //     nothing else: no Service kubernetes, no ClusterRoles, no PriorityClasses.

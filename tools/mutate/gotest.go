@@ -27,9 +27,11 @@ type goTest struct {
 
 // A report is the result of one run of tests.
 type report struct {
-	failed bool              // the package as a whole: a test, a leak, a panic or a timeout
-	tests  map[string]string // by name: pass, fail, skip, or run if it did not end
-	output string
+	failed  bool              // the package as a whole: a test, a leak, a panic or a timeout
+	timeout bool              // why it failed
+	reached bool              // the mutant's code ran; false if it has a program of its own
+	tests   map[string]string // by name: pass, fail, skip, or run if it did not end
+	output  string
 }
 
 // compile compiles the tests of a package. The text is empty, or what the compiler says.
@@ -46,6 +48,11 @@ func (g goTest) compile(ctx context.Context, dir string) (text string, err error
 // binary returns the path of a package's compiled tests.
 func (g goTest) binary(dir string) string {
 	return filepath.Join(g.tree, "_bin", strings.ReplaceAll(path.Clean(dir), "/", "+")+".test")
+}
+
+// mark returns the path of the file that a mutant creates when it runs.
+func (g goTest) mark(mutant int) string {
+	return filepath.Join(g.tree, "_bin", fmt.Sprintf("%d.ran", mutant))
 }
 
 // run runs the compiled tests of a package that match the pattern, in the worker's own directory
@@ -68,13 +75,16 @@ func (g goTest) run(ctx context.Context, worker int, dir, pattern string, mutant
 		return report{}, fmt.Errorf("the tests in %s: %w\n%s", dir, parseErr, text)
 	}
 	r.failed = err != nil
+	r.timeout = limited.Err() != nil || strings.Contains(r.output, "panic: test timed out after")
+	_, statErr := os.Stat(g.mark(mutant))
+	r.reached = statErr == nil
 	return r, nil
 }
 
 // command runs a command of a module in a folder, and returns its output. The temporary files are
 // removed even if a test is killed. Their folder has a short name: a control plane keeps sockets in
 // it, whose paths have a limit.
-func (g goTest) command(ctx context.Context, module, dir, tmp string, mutant int, name string, args ...string) (string, error) {
+func (g goTest) command(ctx context.Context, module, dir, tmp string, mutant int, name string, args ...string) (out string, err error) {
 	workspace := "GOWORK=off"
 	if g.inWorkspace(module) {
 		workspace = "GOWORK="
@@ -83,13 +93,13 @@ func (g goTest) command(ctx context.Context, module, dir, tmp string, mutant int
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(tmp)
-	cmd := child.Command(ctx, filepath.Join(g.tree, dir), tmp, []string{"SETPOINT_FULL=1", workspace, fmt.Sprintf("%s=%d", chosen, mutant)}, name, args...)
-	out, err := cmd.CombinedOutput()
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	env := []string{"SETPOINT_FULL=1", workspace, fmt.Sprintf("%s=%d", chosen, mutant), ran + "=" + g.mark(mutant)}
+	text, err := child.Command(ctx, filepath.Join(g.tree, dir), tmp, env, name, args...).CombinedOutput()
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return string(out), err
+	return string(text), err
 }
 
 // module returns the module that contains a package, and the package relative to it.

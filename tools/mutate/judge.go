@@ -58,7 +58,9 @@ func judge(ctx context.Context, w io.Writer, t goTest, entries []mutation.Entry)
 	}
 	each(together, func(worker, n int) { j.judgeOne(ctx, worker, n) })
 	for _, n := range alone {
-		j.judgeAlone(ctx, n)
+		if err := j.judgeAlone(ctx, n); err != nil {
+			return false, errors.Join(append(j.errs, err)...)
+		}
 	}
 	if ctx.Err() != nil {
 		return false, errors.Join(append(j.errs, ctx.Err())...)
@@ -126,7 +128,10 @@ func (j *jury) compileAll(ctx context.Context) error {
 	return nil
 }
 
-var compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: .*`)
+var (
+	compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: .*`)
+	mutantNamed  = regexp.MustCompile(`mutant(\d+)_`)
+)
 
 // reject removes the mutants in which the compiler has found errors.
 func (j *jury) reject(dir, text string) (found bool) {
@@ -135,6 +140,13 @@ func (j *jury) reject(dir, text string) (found bool) {
 	for _, match := range compileError.FindAllStringSubmatch(text, -1) {
 		line, _ := strconv.Atoi(match[2]) // of digits
 		errs[j.variants.at(filepath.Join(module, match[1]), line)] += match[0] + "\n"
+	}
+	if delete(errs, 0); len(errs) == 0 {
+		// The cycle of an initialization has the place of the variable.
+		for _, match := range mutantNamed.FindAllStringSubmatch(text, -1) {
+			n, _ := strconv.Atoi(match[1]) // of digits
+			errs[n] = text
+		}
 	}
 	for n, text := range errs {
 		if m, ok := j.mutants[n]; ok {
@@ -197,7 +209,8 @@ func (j *jury) passOne(ctx context.Context, worker int, cited []mutation.Entry) 
 
 // judgeOne runs the test of mutant n, which is compiled.
 func (j *jury) judgeOne(ctx context.Context, worker, n int) {
-	start, e := time.Now(), j.mutants[n].Entry
+	start, m := time.Now(), j.mutants[n]
+	e := m.Entry
 	t := j.goTest
 	// A change may let the test run for ever.
 	t.timeout = min(t.timeout, 2*j.took[e.Dir]+30*time.Second)
@@ -210,34 +223,37 @@ func (j *jury) judgeOne(ctx context.Context, worker, n int) {
 	case err != nil:
 	case r.tests[e.Test] == "":
 		err = fmt.Errorf("with the change, %s does not run:\n%s", e.Test, r.output)
+	case r.failed && m.together && !r.reached:
+		err = fmt.Errorf("%s fails before it gets to the changed code:\n%s", e.Test, r.output)
+	case r.failed && r.timeout:
+		result = "timeout"
 	case r.failed:
 		result = "noticed"
+	case m.together && !r.reached:
+		result = "SURVIVED, not reached"
 	}
 	j.report(e, result, err, time.Since(start))
 }
 
-// judgeAlone compiles mutant n as a program of its own, and runs its test.
-func (j *jury) judgeAlone(ctx context.Context, n int) {
+// judgeAlone compiles mutant n as a program of its own, and runs its test. After an error, the tree
+// is not usable.
+func (j *jury) judgeAlone(ctx context.Context, n int) (err error) {
 	m := j.mutants[n]
 	undo, err := replaceFiles(j.tree, m.files)
-	defer func() {
-		if err := undo(); err != nil {
-			j.report(m.Entry, "", err, 0)
-		}
-	}()
-	var text string
-	if err == nil {
-		text, err = j.compile(ctx, m.Dir)
+	defer func() { err = errors.Join(err, undo()) }()
+	if err != nil {
+		return err
 	}
+	text, err := j.compile(ctx, m.Dir)
 	switch {
-	case ctx.Err() != nil:
 	case err != nil:
-		j.report(m.Entry, "", err, 0)
+		return err
 	case text != "":
 		j.report(m.Entry, "", fmt.Errorf("the changed code does not compile:\n%s", text), 0)
 	default:
 		j.judgeOne(ctx, 0, n)
 	}
+	return nil
 }
 
 // report prints the result of an entry.
@@ -248,7 +264,7 @@ func (j *jury) report(e mutation.Entry, result string, err error, took time.Dura
 	case err != nil:
 		result = "ERROR"
 		j.errs = append(j.errs, fmt.Errorf("entry %s in line %d: %w", e.Guarantee, e.Line, err))
-	case result == "SURVIVED":
+	case strings.HasPrefix(result, "SURVIVED"):
 		j.survivors = append(j.survivors, fmt.Sprintf("%s (%s)", e.Guarantee, e.Test))
 	}
 	fmt.Fprintf(j.out, "%-4s %-16s %-56s %-9s %5.1fs\n", e.Guarantee, e.Dir, e.Test, result, took.Seconds())

@@ -23,7 +23,7 @@ func repository(t *testing.T) string {
 	for name, text := range map[string]string{
 		"go.mod":     "module example.com/lib\n\ngo 1.26.0\n",
 		"go.work":    "go 1.26.0\n\nuse (\n\t.\n\t./examples/site\n)\n\nreplace example.com/lib v0.1.0 => ./\n",
-		"sum/sum.go": "package sum\n\n// Of adds.\nfunc Of(a, b int) int {\n\tif a == 0 {\n\t\treturn b\n\t}\n\treturn a + b\n}\n",
+		"sum/sum.go": "package sum\n\nvar two = one() + 1\n\nfunc one() int { return 1 }\n\nfunc unused() int { return 1 }\n\n// Of adds.\nfunc Of(a, b int) int {\n\tif a == 0 {\n\t\treturn b\n\t}\n\treturn a + b\n}\n",
 		"sum/sum_test.go": `package sum
 
 import (
@@ -43,6 +43,18 @@ func TestOf2(t *testing.T) {
 			t.Error("no")
 		}
 	})
+}
+
+// TestApart fails with each change, and shows none.
+func TestApart(t *testing.T) {
+	if os.Getenv("SETPOINT_MUTANT") != "0" {
+		t.Fail()
+	}
+}
+
+func TestEnds(t *testing.T) {
+	for Of(1, 2) != 3 {
+	}
 }
 
 func TestSkipped(t *testing.T) { t.Skip() }
@@ -131,6 +143,11 @@ in: sum Of
 - return a + b
 + return 7
 
+G3 sum TestEnds
+in: sum Of
+- return a + b
++ return a
+
 G4 alone/in TestOf4
 in: alone/in One
 - 1
@@ -142,7 +159,7 @@ func TestJudgeNoticed(t *testing.T) {
 	if err != nil || survived {
 		t.Fatalf("survived = %v, err = %v\n%s", survived, err, out)
 	}
-	if !strings.HasSuffix(out, "5 mutations of 4 guarantees: 5 noticed, 0 survived, 0 in error\n") {
+	if !strings.HasSuffix(out, "6 mutations of 4 guarantees: 6 noticed, 0 survived, 0 in error\n") {
 		t.Error(out)
 	}
 }
@@ -159,8 +176,15 @@ func TestJudge_TwoBrokenMutants(t *testing.T) {
 	}
 }
 
+func TestJudge_NotReached(t *testing.T) {
+	out, survived, err := judged(t, "G1 sum TestOf1\nin: sum unused\n- return 1\n+ return 2\n")
+	if err != nil || !survived || !strings.Contains(out, "SURVIVED, not reached") {
+		t.Errorf("survived = %v, err = %v\n%s", survived, err, out)
+	}
+}
+
 func TestJudgeSurvived(t *testing.T) {
-	out, survived, err := judged(t, "G1 sum TestOf1\nin: sum Of\n- return b\n+ return a\n")
+	out, survived, err := judged(t, "G1 sum TestOf1\nin: sum Of\n- a == 0\n+ a < 1\n")
 	if err != nil || !survived {
 		t.Fatalf("survived = %v, err = %v\n%s", survived, err, out)
 	}
@@ -192,6 +216,8 @@ func TestJudgeErrors(t *testing.T) {
 		"G1 sum TestOf1\nin: none f\n- x\n+ y\n":                       "f in none has the code to replace 0 times",
 		"G1 sum TestNone\nin: sum Of\n- return a + b\n+ return a\n":    "TestNone in sum should pass and is: not there",
 		"G1 sum TestSkipped\nin: sum Of\n- return a + b\n+ return a\n": "TestSkipped in sum should pass and is: skip",
+		"G1 sum TestApart\nin: sum Of\n- return a + b\n+ return a\n":   "TestApart fails before it gets to the changed code",
+		"G1 sum TestOf1\nin: sum one\n- return 1\n+ return two\n":      "initialization cycle",
 		"G2 sum TestOf2/one\nin: sum Of\n- return a + b\n+ return a\n": "TestOf2/one in sum should pass and is: not there",
 	} {
 		out, survived, err := judged(t, text)

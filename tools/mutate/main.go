@@ -8,8 +8,9 @@
 // leaves neither a copy nor a running test.
 //
 // The tests of a package are compiled once. They contain the changed functions of all entries, and
-// a variable of the environment chooses an entry. An entry that changes a type, a variable or a
-// constant has a program of its own. Two tests run at once.
+// a variable of the environment chooses an entry. A test that fails before it gets to the changed
+// code is an error. An entry that changes a type, a variable or a constant has a program of its
+// own. A test that has no end after the change is noticed as a "timeout". Two tests run at once.
 //
 //	mutate [-only W1,W2] [-file docs/mutations.txt] [-timeout 5m]
 //	mutate -table
@@ -22,8 +23,7 @@
 //	//   - W1: At most one worker holds a key. Details: what the table leaves out.
 //
 // Each number has one doc and an entry. Its tests have names such as TestW1_OneHolder or, for two
-// promises, TestW1_W2_OneHolder. It also prints the entries that match only code that resembles
-// their pieces.
+// promises, TestW1_W2_OneHolder. It also prints the entries whose code has moved or changed.
 package main
 
 import (
@@ -47,7 +47,7 @@ const atOnce = 2
 func main() {
 	file := flag.String("file", "", "`file` of the entries; default docs/mutations.txt")
 	only := flag.String("only", "", "comma-separated `guarantees`; default all")
-	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of tests; changed code gets less if the unchanged tests are faster")
+	timeout := flag.Duration("timeout", 5*time.Minute, "`limit` of one run of tests; the unchanged code runs all cited tests of a package at once, and changed code gets less if they are faster")
 	table := flag.Bool("table", false, "write docs/guarantees.md and docs/guarantees-tests.md, and run nothing")
 	flag.Parse()
 
@@ -118,6 +118,7 @@ func choose(entries []mutation.Entry, only string) ([]mutation.Entry, error) {
 	}
 	var chosen []mutation.Entry
 	for _, guarantee := range strings.Split(only, ",") {
+		guarantee = strings.TrimSpace(guarantee)
 		before := len(chosen)
 		for _, e := range entries {
 			if e.Guarantee == guarantee {

@@ -17,8 +17,12 @@ import (
 	"strings"
 )
 
-// chosen is the environment variable with the number of the mutant that a program runs.
-const chosen = "SETPOINT_MUTANT"
+// chosen is the environment variable with the number of the mutant that a program runs. The program
+// creates the file in the variable ran when it gets to the mutant's code.
+const (
+	chosen = "SETPOINT_MUTANT"
+	ran    = "SETPOINT_MUTANT_RAN"
+)
 
 // Variants compile many mutants into one program. A function that mutants change becomes several:
 // the original, one for each mutant, and one with the old name, which calls one of the others. The
@@ -88,7 +92,7 @@ func (f *variantFile) bodies(text string) (functions map[int]function, ok bool) 
 	for i, d := range after {
 		switch was := before[i]; {
 		case d.text() == was.text():
-		case d.ast == nil || was.ast == nil || d.signature() != was.signature() || d.ast.Name.Name == "init" || d.recovers() || was.recovers():
+		case d.ast == nil || was.ast == nil || d.signature() != was.signature() || !d.callable() || d.recovers() || was.recovers():
 			return nil, false
 		default:
 			functions[i] = d.function()
@@ -114,13 +118,31 @@ func (v *variants) write() error {
 			return err
 		}
 		clause, _, _ := strings.Cut(f.text[packageClause(f.text):], "\n")
-		variable := fmt.Sprintf("%s\n\nimport \"os\"\n\nvar mutantChosen = os.Getenv(%q)\n", clause, chosen)
-		if err := os.WriteFile(filepath.Join(v.tree, path.Dir(name), "0_mutant_chosen.go"), []byte(variable), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(v.tree, path.Dir(name), "0_mutant_chosen.go"), []byte(clause+choice), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+var choice = fmt.Sprintf(`
+
+import (
+	"os"
+	"sync/atomic"
+)
+
+var (
+	mutantChosen, mutantRan = os.Getenv(%q), os.Getenv(%q)
+	mutantRuns              atomic.Bool
+)
+
+func runMutant() {
+	if !mutantRuns.Swap(true) {
+		_ = os.WriteFile(mutantRan, nil, 0o600)
+	}
+}
+`, chosen, ran)
 
 func (f *variantFile) combined() string {
 	var b strings.Builder
@@ -210,6 +232,18 @@ func (d declaration) function() function {
 	return function{d.in[d.from:name], d.ast.Name.Name, d.in[d.offset(d.ast.Name.End()):d.to]}
 }
 
+// callable reports whether another function can call it, with the same type arguments.
+func (d declaration) callable() bool {
+	if params := d.ast.Type.TypeParams; params != nil {
+		for _, field := range params.List {
+			if slices.ContainsFunc(field.Names, func(name *ast.Ident) bool { return name.Name == "_" }) {
+				return false
+			}
+		}
+	}
+	return d.ast.Name.Name != "init"
+}
+
 // recovers reports whether the function calls recover, which works only in a deferred function.
 func (d declaration) recovers() (found bool) {
 	ast.Inspect(d.ast.Body, func(n ast.Node) bool {
@@ -265,7 +299,7 @@ func (d declaration) chooser(mutants []int) string {
 	}
 	b.WriteString("{\n\tswitch mutantChosen {\n")
 	for _, n := range mutants {
-		fmt.Fprintf(&b, "\tcase \"%d\":\n\t\t"+call+"\n", n, mutantName(n, d.ast.Name.Name))
+		fmt.Fprintf(&b, "\tcase \"%d\":\n\t\trunMutant()\n\t\t"+call+"\n", n, mutantName(n, d.ast.Name.Name))
 	}
 	fmt.Fprintf(&b, "\t}\n\t"+call+"\n}\n", mutantName(0, d.ast.Name.Name))
 	return b.String()

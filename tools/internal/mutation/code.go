@@ -26,7 +26,7 @@ func NewCode(root string) Code { return Code{root, map[string][]*source{}} }
 // A Mutant is the code of the changed files.
 type Mutant struct {
 	Files   map[string]string // by name
-	Drifted bool              // a change matched only code that resembles its piece
+	Drifted bool              // code of a change has moved, or only resembles it
 }
 
 // Apply returns the code with the changes, in their order.

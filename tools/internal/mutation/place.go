@@ -59,7 +59,7 @@ func (c Code) find(ch Change) (place, error) {
 		case err != nil:
 			return place{}, err
 		case len(found) == 1:
-			return place{found[0], whole(want, next), false}, nil
+			return place{found[0], whole(want, next), i > 0}, nil
 		case len(found) > 1 && i == 0:
 			return place{}, fmt.Errorf("has the code to replace %d times, not once", len(found))
 		}

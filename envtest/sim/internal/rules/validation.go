@@ -125,8 +125,8 @@ func validateFinalizers(d *kinds.Definition, u metav1.Object, at *field.Path) fi
 // StandardFinalizers need no domain.
 var StandardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// validateKind checks the rules of a built-in kind that operators meet most. See Differences in the
-// package's documentation.
+// validateKind checks the rules of a built-in kind that operators meet most. The doc of package
+// envtest/sim lists them.
 func validateKind(kind string, u *unstructured.Unstructured) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch kind {

@@ -4,6 +4,7 @@
 package testkit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -23,6 +24,14 @@ func NoError(t testing.TB, err error, name ...any) {
 
 // Err returns the error of a call that returns two values.
 func Err[T any](_ T, err error) error { return err }
+
+// Must returns the value of a call, and panics with its error.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
 
 // Equal compares with ==.
 func Equal[T comparable](t testing.TB, got, want T, name ...any) {
@@ -61,6 +70,22 @@ func Len(t testing.TB, got any, want int, name ...any) {
 	t.Helper()
 	if n := reflect.ValueOf(got).Len(); n != want {
 		t.Error(message(name, got, fmt.Sprintf("length %d, want ", n), want))
+	}
+}
+
+// Between compares with two bounds, which are allowed.
+func Between[T cmp.Ordered](t testing.TB, got, least, most T, name ...any) {
+	t.Helper()
+	if got < least || got > most {
+		t.Error(message(name, got, fmt.Sprintf("want %v to ", least), most))
+	}
+}
+
+// HasPrefix compares the start of a text.
+func HasPrefix(t testing.TB, got, prefix string, name ...any) {
+	t.Helper()
+	if !strings.HasPrefix(got, prefix) {
+		t.Error(message(name, got, "want a text that begins with ", prefix))
 	}
 }
 

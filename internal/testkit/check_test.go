@@ -35,17 +35,20 @@ func TestChecks_Fail(t *testing.T) {
 	absent, boom := error(nil), errors.New("boom")
 	first, second := "Kind: Lease\n"+strings.Repeat("x", 80), []string{strings.Repeat("y", 90)}
 	for want, check := range map[string]func(t testing.TB){
-		`len(keys) is 2, want 3`:                         func(t testing.TB) { testkit.Equal(t, len(keys), 3) },
-		`a slow worker: late: len(keys) is 2, want 3`:    func(t testing.TB) { testkit.Equal(t, len(keys), 3, "a slow worker", "late") },
-		`7: {N:4}: keys[0] is "a", want "a "`:            func(t testing.TB) { testkit.Equal(t, keys[0], "a ", 7, odd) },
-		`time.Minute is 1m0s, want 1s`:                   func(t testing.TB) { testkit.Equal(t, time.Minute, time.Second) },
-		`absent is <nil>, want "boom"`:                   func(t testing.TB) { testkit.Equal(t, absent, boom) },
-		`boom is "boom", want <nil>`:                     func(t testing.TB) { testkit.Equal(t, boom, nil) },
-		`odd is {N:4}, want {N:5}`:                       func(t testing.TB) { testkit.Equal(t, odd, struct{ N int }{5}) },
-		`absent is <nil>, want another value than <nil>`: func(t testing.TB) { testkit.NotEqual(t, absent, nil) },
-		`keys is ["a" "b"], want ["b"]`:                  func(t testing.TB) { testkit.SlicesEqual(t, keys, []string{"b"}) },
-		`any(keys) is ["a" "b"], want []`:                func(t testing.TB) { testkit.DeepEqual(t, any(keys), []string{}) },
-		`keys is ["a" "b"], length 2, want 3`:            func(t testing.TB) { testkit.Len(t, keys, 3) },
+		`len(keys) is 2, want 3`:                            func(t testing.TB) { testkit.Equal(t, len(keys), 3) },
+		`a slow worker: late: len(keys) is 2, want 3`:       func(t testing.TB) { testkit.Equal(t, len(keys), 3, "a slow worker", "late") },
+		`7: {N:4}: keys[0] is "a", want "a "`:               func(t testing.TB) { testkit.Equal(t, keys[0], "a ", 7, odd) },
+		`time.Minute is 1m0s, want 1s`:                      func(t testing.TB) { testkit.Equal(t, time.Minute, time.Second) },
+		`absent is <nil>, want "boom"`:                      func(t testing.TB) { testkit.Equal(t, absent, boom) },
+		`boom is "boom", want <nil>`:                        func(t testing.TB) { testkit.Equal(t, boom, nil) },
+		`odd is {N:4}, want {N:5}`:                          func(t testing.TB) { testkit.Equal(t, odd, struct{ N int }{5}) },
+		`absent is <nil>, want another value than <nil>`:    func(t testing.TB) { testkit.NotEqual(t, absent, nil) },
+		`keys is ["a" "b"], want ["b"]`:                     func(t testing.TB) { testkit.SlicesEqual(t, keys, []string{"b"}) },
+		`any(keys) is ["a" "b"], want []`:                   func(t testing.TB) { testkit.DeepEqual(t, any(keys), []string{}) },
+		`keys is ["a" "b"], length 2, want 3`:               func(t testing.TB) { testkit.Len(t, keys, 3) },
+		`len(keys) is 2, want 3 to 4`:                       func(t testing.TB) { testkit.Between(t, len(keys), 3, 4) },
+		`late: time.Minute is 1m0s, want 0s to 1s`:          func(t testing.TB) { testkit.Between(t, time.Minute, 0, time.Second, "late") },
+		`keys[0] is "a", want a text that begins with "a-"`: func(t testing.TB) { testkit.HasPrefix(t, keys[0], "a-") },
 		`strings.Join( keys, "-") is "a-b", want a text with "+"`: func(t testing.TB) {
 			testkit.Contains(t, strings.Join(
 				keys, "-"), "+")
@@ -72,6 +75,12 @@ func TestChecks_Fail(t *testing.T) {
 	}
 }
 
+func TestMust(t *testing.T) {
+	testkit.Equal(t, testkit.Must(strings.NewReader("a").ReadByte()), 'a')
+	defer func() { testkit.Equal(t, recover(), any(io.EOF)) }()
+	testkit.Must(strings.NewReader("").ReadByte())
+}
+
 func TestChecks_Pass(t *testing.T) {
 	wrapped := fmt.Errorf("cannot read: %w", io.EOF)
 	testkit.NoError(t, nil)
@@ -80,6 +89,9 @@ func TestChecks_Pass(t *testing.T) {
 	testkit.SlicesEqual(t, []int{}, nil)
 	testkit.DeepEqual(t, map[string][]int{"a": {1}}, map[string][]int{"a": {1}})
 	testkit.Len(t, map[string]int{"a": 1}, 1)
+	testkit.Between(t, 2, 2, 3)
+	testkit.Between(t, 3, 2, 3)
+	testkit.HasPrefix(t, "abc", "ab")
 	testkit.Contains(t, "abc", "b")
 	testkit.NotContains(t, "abc", "d")
 	testkit.Count(t, "abcb", "b", 2)

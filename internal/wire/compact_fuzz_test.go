@@ -6,6 +6,7 @@ package wire_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -37,9 +38,7 @@ func checkCompact(t *testing.T, f wire.Format, data []byte) {
 		}
 		if wantErr == nil { // the caller encodes what it has decoded
 			again := bare(t, f, &want, corev1.SchemeGroupVersion.WithKind("Pod"))
-			if _, err := wire.Compact(f, again, false); err != nil {
-				t.Fatalf("%q is decoded and encoded as %q: %v", data, again, err)
-			}
+			testkit.NoError(t, testkit.Err(wire.Compact(f, again, false)), fmt.Sprintf("%q is decoded and encoded as %q", data, again))
 		}
 		return
 	}

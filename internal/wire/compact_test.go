@@ -220,9 +220,8 @@ func TestCompactManagedFieldsAnywhere(t *testing.T) {
 		`{"metadata":{"\u006danagedFields":[{}],"n\u0061me":"\u0078"}}`:                                 `{"metadata":{"n\u0061me":"\u0078"}}`,
 	} {
 		c, err := wire.Compact(wire.JSON, []byte(data), false)
-		if strings.ReplaceAll(c.Data, "{ ", "{") != strings.ReplaceAll(want, "{ ", "{") || err != nil {
-			t.Errorf("%s is %s (%v), want %s", data, c.Data, err, want)
-		}
+		testkit.Equal(t, strings.ReplaceAll(c.Data, "{ ", "{"), strings.ReplaceAll(want, "{ ", "{"), data)
+		testkit.NoError(t, err, data)
 		if err == nil && !json.Valid([]byte(c.Data[c.MetaStart:c.MetaEnd])) {
 			t.Errorf("%s has metadata %s", data, c.Data[c.MetaStart:c.MetaEnd])
 		}
@@ -280,9 +279,7 @@ func TestCompactDeepJSON(t *testing.T) {
 			data := fmt.Sprintf(around, strings.Repeat("[", depth)+strings.Repeat("]", depth))
 			var into map[string]any
 			refused := utiljson.Unmarshal([]byte(data), &into)
-			if _, err := wire.Compact(wire.JSON, []byte(data), false); (err == nil) != (refused == nil) {
-				t.Errorf("%s, nested %d deep: %v, but the decoder says: %v", around, depth, err, refused)
-			}
+			testkit.Equal(t, testkit.Err(wire.Compact(wire.JSON, []byte(data), false)) == nil, refused == nil, fmt.Sprintf("%s, nested %d deep", around, depth))
 		}
 		testkit.NotEqual(t, testkit.Err(wire.Compact(wire.JSON, []byte(fmt.Sprintf(around, strings.Repeat("[", 1_000_000))), false)), nil, "no end, but no error")
 	}
@@ -312,13 +309,11 @@ func TestCompactTruncated(t *testing.T) {
 				continue
 			}
 			var want, got corev1.Pod
-			if err := decode(f, data[:n], &want); err != nil || f == wire.JSON {
-				t.Errorf("%s: the first %d of %d bytes are %q (%v)", name, n, len(data), c.Data, err)
-			}
+			testkit.NoError(t, decode(f, data[:n], &want), name, n)
+			testkit.NotEqual(t, f, wire.JSON, name, n)
 			want.ManagedFields = nil
-			if err := decode(f, []byte(c.Data), &got); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: the first %d of %d bytes are %+v (%v), want %+v", name, n, len(data), got, err, want)
-			}
+			testkit.NoError(t, decode(f, []byte(c.Data), &got), name, n)
+			testkit.DeepEqual(t, got, want, name, n)
 		}
 	}
 }
@@ -428,15 +423,11 @@ func BenchmarkCompact(b *testing.B) {
 			for b.Loop() { // in turns, so that both suffer from the same noise
 				start := time.Now()
 				for range 10 {
-					if _, err := wire.Compact(f, data, false); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, testkit.Err(wire.Compact(f, data, false)))
 				}
 				middle := time.Now()
 				for range 10 {
-					if err := decode(f, data, &corev1.Pod{}); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, decode(f, data, &corev1.Pod{}))
 				}
 				compact, decoder = compact+middle.Sub(start), decoder+time.Since(middle)
 			}
@@ -453,9 +444,7 @@ func BenchmarkCompact(b *testing.B) {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := work(); err != nil {
-						b.Fatal(err)
-					}
+					testkit.NoError(b, work())
 				}
 			})
 		}

@@ -122,9 +122,8 @@ func TestRead(t *testing.T) {
 	} {
 		for format, f := range formats {
 			got, whole := wire.Read(f, encode(t, f, c.obj, c.gv), wire.Options{})
-			if text(got) != text(c.want) || !whole {
-				t.Errorf("%s in %s is\n%s (whole: %v), want\n%s", name, format, text(got), whole, text(c.want))
-			}
+			testkit.Equal(t, text(got), text(c.want), name, format)
+			testkit.Equal(t, whole, true, name, format)
 		}
 	}
 }
@@ -151,9 +150,8 @@ func TestReadLists(t *testing.T) {
 			for _, o := range items {
 				got = append(got, string(o.Name)+" "+string(o.UID))
 			}
-			if want := []string{"p u1", "q u2"}; !reflect.DeepEqual(got, want) || !whole {
-				t.Errorf("%s in %s has %v (whole: %v), want %v", name, format, got, whole, want)
-			}
+			testkit.DeepEqual(t, got, []string{"p u1", "q u2"}, name, format)
+			testkit.Equal(t, whole, true, name, format)
 		}
 	}
 }

@@ -161,9 +161,8 @@ func TestLedgerOfFakes(t *testing.T) {
 	maps := fake.NewClientset().CoreV1().ConfigMaps("ns")
 	testkit.NoError(t, testkit.Err(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{})))
 	testkit.NoError(t, testkit.Err(maps.Get(ctx, "m", metav1.GetOptions{})))
-	if len(l.Requests()) != 0 || l.Writes() != nil {
-		t.Errorf("the requests are %v", l.Requests())
-	}
+	testkit.Len(t, l.Requests(), 0)
+	testkit.DeepEqual(t, l.Writes(), []ledger.Write(nil))
 }
 
 // Wrappers around the transport are outside of the ledger. It does not count the time that they

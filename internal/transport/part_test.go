@@ -71,13 +71,9 @@ func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 				synctest.Wait()
 				f.dialing, f.answer = 0, 0
 				for _, under := range []*fence.Term{leading, other} {
-					if err := f.do(fence.With(t.Context(), under), http.MethodPut); (err == nil) != c.wholeGoesOn {
-						t.Errorf("another request: %v", err)
-					}
+					testkit.Equal(t, f.do(fence.With(t.Context(), under), http.MethodPut) == nil, c.wholeGoesOn, "another request")
 				}
-				if err := f.do(fence.With(t.Context(), slot), http.MethodPut); (err == nil) != (slot.Trusted() == nil) {
-					t.Errorf("a request of the part: %v", err)
-				}
+				testkit.Equal(t, f.do(fence.With(t.Context(), slot), http.MethodPut) == nil, slot.Trusted() == nil, "a request of the part")
 			})
 		})
 	}

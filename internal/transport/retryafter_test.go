@@ -164,9 +164,7 @@ func TestALongRetryAfterStaysReadable(t *testing.T) {
 		resp, err := c.HTTPClient().Do(req)
 		testkit.NoError(t, err)
 		defer resp.Body.Close()
-		if at, err := http.ParseTime(resp.Header.Get("Retry-After")); err != nil || time.Until(at) != time.Hour {
-			t.Errorf("before the body is read, Retry-After is %q", resp.Header.Get("Retry-After"))
-		}
+		testkit.Equal(t, time.Until(testkit.Must(http.ParseTime(resp.Header.Get("Retry-After")))), time.Hour, "before the body is read")
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || string(body) != asText || resp.Header.Get("Retry-After") != "3600" {
 			t.Errorf("then it is %q, and the body %q, %v", resp.Header.Get("Retry-After"), body, err)

@@ -85,12 +85,9 @@ func TestL9_WhatATermHandsOver(t *testing.T) {
 		t.Fatal("it was created twice")
 	}
 	want := []string{"configmaps " + marked, "configmaps without " + string(gone.UID), "secrets " + s.ResourceVersion}
-	if got := left(leading); !slices.Equal(got, want) {
-		t.Errorf("it hands over\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if h := leading.Written(); h.Written[0].Host != sim.Host || leading.Inherited() != nil {
-		t.Errorf("it hands over %+v, and has inherited %+v", h, leading.Inherited())
-	}
+	testkit.SlicesEqual(t, left(leading), want)
+	testkit.Equal(t, leading.Written().Written[0].Host, sim.Host)
+	testkit.Equal(t, leading.Inherited(), nil)
 
 	next := fence.New(fence.Token{}, time.Now(), time.Hour)
 	defer next.End(nil)

@@ -186,14 +186,10 @@ func TestAwait_OtherKinds(t *testing.T) {
 		web.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}
 		web.Status.ObservedGeneration = 1
 		api.Put(sim.Deployments, web)
-		if d, err := status.Await(ctx, cache.For[*appsv1.Deployment](c), oil, status.True("Available")); err != nil || d.Name != "oil" {
-			t.Error(d, err)
-		}
+		testkit.Equal(t, testkit.Must(status.Await(ctx, cache.For[*appsv1.Deployment](c), oil, status.True("Available"))).Name, "oil")
 		kind := appsv1.SchemeGroupVersion.WithKind("Deployment")
 		raw := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: kind})
-		if u, err := status.Await(ctx, raw, oil, status.True("Available")); err != nil || u.GetName() != "oil" {
-			t.Error(u, err)
-		}
+		testkit.Equal(t, testkit.Must(status.Await(ctx, raw, oil, status.True("Available"))).GetName(), "oil")
 	})
 }
 

@@ -194,9 +194,7 @@ func (s *server) replaced(t *testing.T) {
 		if !errors.As(err, &outdated) || !outdated.Replaced || !apierrors.IsConflict(err) {
 			t.Errorf("%s: %v", how, err)
 		}
-		if live := s.live(t, old); live.ResourceVersion != successor.ResourceVersion {
-			t.Errorf("%s: it was written: %+v", how, live.Status)
-		}
+		testkit.Equal(t, s.live(t, old).ResourceVersion, successor.ResourceVersion, how)
 	}
 }
 
@@ -205,9 +203,8 @@ func (s *server) unchanged(t *testing.T) {
 		first, err := write(s, t.Context(), s.create(t, "unchanged-"+how))
 		testkit.NoError(t, err)
 		second, err := write(s, t.Context(), s.live(t, first))
-		if err != nil || second.ResourceVersion != first.ResourceVersion {
-			t.Errorf("%s: version %s after %s, %v", how, second.ResourceVersion, first.ResourceVersion, err)
-		}
+		testkit.NoError(t, err, how)
+		testkit.Equal(t, second.ResourceVersion, first.ResourceVersion, how)
 	}
 	// UnlessAlready sends nothing from the third time on: after the first, the version is another.
 	g := s.create(t, "unchanged-skipped")
@@ -320,9 +317,7 @@ func (s *server) validation(t *testing.T) {
 		if err != nil && !apierrors.IsInvalid(err) {
 			t.Fatal(err)
 		}
-		if (err == nil) != (set.Err() == nil) {
-			t.Errorf("%.40q, %.40q: the API server returns %v, the Set %v", c.conditionType, c.reason, err, set.Err())
-		}
+		testkit.Equal(t, err == nil, set.Err() == nil, fmt.Sprintf("%.40q, %.40q", c.conditionType, c.reason))
 	}
 	set := setFor(s.live(t, g))
 	set.False("Long", "Full", strings.Repeat("€", 20_000))
@@ -361,9 +356,8 @@ func (s *server) controller(t *testing.T) {
 	got, err := status.Await(ctx, h, keyOf(g), status.True("Ready"))
 	stop()
 	running.Wait()
-	if err != nil || text(got.Status.Conditions) != `Ready=True Full "level 2" 2` {
-		t.Errorf("%v %v", got, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, text(got.Status.Conditions), `Ready=True Full "level 2" 2`)
 	if !errors.As(refused, new(*status.OutdatedError)) {
 		t.Errorf("the first Reconcile returned %v", refused)
 	}

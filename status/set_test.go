@@ -6,7 +6,6 @@ package status_test
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,9 +99,7 @@ func TestSet_TransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 			c.set(s)
 			g.Status.Conditions = s.Conditions()
 			now := g.Status.Conditions[0].LastTransitionTime.Time
-			if changed := !now.Equal(at["Ready"]); changed != c.changes {
-				t.Errorf("%d: the time is %s after %s", i, now, at["Ready"])
-			}
+			testkit.Equal(t, now.Equal(at["Ready"]), !c.changes, i)
 			if c.changes && !now.Equal(time.Now().Truncate(time.Second)) {
 				t.Errorf("%d: the time is %s, not now", i, now)
 			}
@@ -126,9 +123,8 @@ func TestSet_AnUnchangedSetHasTheSameBytes(t *testing.T) {
 		second.False("B", "Bad", "")
 		second.True("A", "Good", "x\xffy")
 		testkit.Equal(t, inJSON(t, second.ApplyConfigurations()), applied, fmt.Sprintf("applied %s and then", applied))
-		if got := inJSON(t, second.Conditions()); got != stored || !slices.Equal(second.Conditions(), g.Status.Conditions) {
-			t.Errorf("stored\n%s and then\n%s", stored, got)
-		}
+		testkit.Equal(t, inJSON(t, second.Conditions()), stored)
+		testkit.SlicesEqual(t, second.Conditions(), g.Status.Conditions)
 	})
 }
 

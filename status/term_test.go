@@ -60,9 +60,8 @@ func TestWrite_InALostTerm(t *testing.T) {
 				err = write(term.With(t.Context(), leading), client.For[*Gauge](c), s, g)
 				var outdated *status.OutdatedError
 				if inFlight && name == "update" { // it was answered, and not retried
-					if err == nil || sent != 1 {
-						t.Errorf("%d requests: %v", sent, err)
-					}
+					testkit.NotEqual(t, err, nil)
+					testkit.Equal(t, sent, 1)
 					return
 				}
 				if !errors.Is(err, term.ErrFenced) || !errors.Is(err, lost) || errors.As(err, &outdated) {

@@ -147,9 +147,7 @@ func TestNote_IsCut(t *testing.T) {
 			if len(got) > 1024 || len(got) < 1020 || !utf8.ValidString(got) || !strings.HasSuffix(got, "…") {
 				t.Errorf("%d bytes: %q", len(got), got)
 			}
-			if !strings.HasPrefix(strings.ToValidUTF8(text, "\uFFFD"), strings.TrimSuffix(got, "…")) {
-				t.Errorf("it is another text: %q", got)
-			}
+			testkit.HasPrefix(t, strings.ToValidUTF8(text, "\uFFFD"), strings.TrimSuffix(got, "…"), "it is another text")
 		})
 	}
 	bubble(t, func(t *testing.T, d *desk) {
@@ -187,9 +185,7 @@ func TestEventName_IsValid(t *testing.T) {
 		bubble(t, func(t *testing.T, d *desk) {
 			d.fail(configMap(name), "broken")
 			d.close()
-			if got := d.list()[0].Name; len(validation.IsDNS1123Subdomain(got)) > 0 {
-				t.Errorf("the Event of %q is named %q", name, got)
-			}
+			testkit.Len(t, validation.IsDNS1123Subdomain(d.list()[0].Name), 0, name)
 		})
 	}
 }

@@ -78,9 +78,7 @@ func TestFailing_OneEvent(t *testing.T) {
 		if e.Note != want || e.Type != string(events.Warning) || e.Reason != events.ReasonFailing || e.Series != nil || e.Regarding.Name != "a" || e.Regarding.UID == "" {
 			t.Errorf("the Event is %+v, want %q", e, want)
 		}
-		if at := e.EventTime.Sub(began); at < 10*time.Minute || at > 11*time.Minute {
-			t.Errorf("the Event is of %s", at)
-		}
+		testkit.Between(t, e.EventTime.Sub(began), 10*time.Minute, 11*time.Minute)
 		if n <= last+3 {
 			t.Errorf("only %d Reconciles", n)
 		}

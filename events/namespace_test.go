@@ -146,9 +146,7 @@ func TestOptionsNamespace_Invalid(t *testing.T) {
 	bubble(t, func(t *testing.T, d *desk) {
 		d.in("Ops")
 		for _, call := range []func(context.Context) error{d.Run, d.Flush} {
-			if err := call(d.ctx); err == nil || !strings.HasPrefix(err.Error(), `events.Options.Namespace: "Ops" is not the name of a namespace: a lowercase RFC 1123 label`) {
-				t.Errorf("the error is %v", err)
-			}
+			testkit.HasPrefix(t, fmt.Sprint(call(d.ctx)), `events.Options.Namespace: "Ops" is not the name of a namespace: a lowercase RFC 1123 label`)
 		}
 	})
 }

@@ -79,23 +79,17 @@ func TestN1_RequestsForOneObject(t *testing.T) {
 					}
 				}
 				testkit.Pass(time.Second)
-				if n := d.requests(); n > 27 {
-					t.Errorf("%d requests", n)
-				}
+				testkit.Between(t, d.requests(), 0, 27)
 				before := d.requests()
 				for range 60 {
 					d.fail(configMap("a"), note(0))
 					testkit.Pass(time.Minute)
 				}
-				if n := d.requests() - before; n > 12+2 || n < 10 {
-					t.Errorf("%d requests in an hour", n)
-				}
+				testkit.Between(t, d.requests()-before, 10, 12+2, "in an hour")
 				before = d.requests()
 				stop()
 				d.close()
-				if n := d.requests() - before; n > 3 {
-					t.Errorf("%d requests at the stop", n)
-				}
+				testkit.Between(t, d.requests()-before, 0, 3, "at the stop")
 				testkit.Equal(t, d.shown(), 10_060, "the Events count calls")
 				d.wantDropped("", 0)
 			})
@@ -130,9 +124,7 @@ func TestN1_LimitForAllObjects(t *testing.T) {
 		testkit.Pass(10 * time.Millisecond)
 		testkit.Equal(t, d.requests(), 100, "requests at once")
 		testkit.Pass(10 * time.Second)
-		if n := d.requests(); n < 599 || n > 601 {
-			t.Errorf("%d requests in 10 seconds", n)
-		}
+		testkit.Between(t, d.requests(), 599, 601)
 		stop()
 		d.close()
 		testkit.Equal(t, d.shown(), 1000, "events")
@@ -209,9 +201,7 @@ func TestN2_CountsAddUp(t *testing.T) {
 				if n := d.shown(); n > calls || n+lost < calls || lost == 0 && n != calls {
 					t.Errorf("the Events count %d of %d calls, and %d were dropped", n, calls, lost)
 				}
-				if len(d.list()) > 3 {
-					t.Errorf("there are %d Events", len(d.list()))
-				}
+				testkit.Between(t, len(d.list()), 0, 3)
 			})
 		})
 	}
@@ -231,9 +221,7 @@ func TestN2_RestartContinuesTheSeries(t *testing.T) {
 		if len(all) != 1 || count(&all[0]) != 6 {
 			t.Fatalf("the Events are %+v", all)
 		}
-		if all[0].Series.LastObservedTime.Sub(all[0].EventTime.Time) != 2*time.Minute {
-			t.Errorf("the Event is %+v", all[0])
-		}
+		testkit.Equal(t, all[0].Series.LastObservedTime.Sub(all[0].EventTime.Time), 2*time.Minute)
 	})
 }
 
@@ -324,9 +312,8 @@ func TestN3_CloseDoesNotWaitForAnotherFlush(t *testing.T) {
 		ctx, cancel := context.WithTimeout(d.ctx, 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := d.Close(ctx); err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
+		testkit.NotEqual(t, d.Close(ctx), nil)
+		testkit.Equal(t, time.Since(began), 3*time.Second)
 		d.wantDropped("not sent before the stop", 2)
 		flushing.Wait()
 		d.wantDropped("not sent before the stop", 3)
@@ -406,15 +393,10 @@ func TestN5_EventDoesNotWait(t *testing.T) {
 		d.fail(obj, "broken")
 		testkit.Pass(time.Second)
 		began, requests := time.Now(), d.requests()
-		if n := testing.AllocsPerRun(1000, func() { d.Eventf(d.ctx, obj, events.Warning, "Failed", "Apply", "broken") }); n > 0 {
-			t.Errorf("%v allocations without arguments", n)
-		}
-		if n := testing.AllocsPerRun(1000, func() { d.fail(obj, "broken") }); n > 3 {
-			t.Errorf("%v allocations with an argument", n)
-		}
-		if time.Since(began) != 0 || d.requests() != requests {
-			t.Errorf("it took %s and %d requests", time.Since(began), d.requests()-requests)
-		}
+		testkit.Equal(t, testing.AllocsPerRun(1000, func() { d.Eventf(d.ctx, obj, events.Warning, "Failed", "Apply", "broken") }), 0)
+		testkit.Between(t, testing.AllocsPerRun(1000, func() { d.fail(obj, "broken") }), 0, 3)
+		testkit.Equal(t, time.Since(began), 0)
+		testkit.Equal(t, d.requests(), requests)
 		stop()
 		d.api.Intercept(nil)
 		d.close()

@@ -54,9 +54,7 @@ func TestAHostGoesWithItsLastClient(t *testing.T) {
 	want(1, "500", "own")
 	own.Close()
 	want(-1, "500", "own")
-	if n, err := testutil.GatherAndCount(r, "rest_client_requests_total", "rest_client_request_duration_seconds"); n != 0 || err != nil {
-		t.Errorf("%d series are left: %v", n, err)
-	}
+	testkit.Equal(t, testkit.Must(testutil.GatherAndCount(r, "rest_client_requests_total", "rest_client_request_duration_seconds")), 0, "series are left")
 }
 
 // TestAHostGoesInEveryForm: a request names the host as the client does.
@@ -68,13 +66,9 @@ func TestAHostGoesInEveryForm(t *testing.T) {
 		testkit.NoError(t, err)
 		const series = "rest_client_requests_total"
 		_, _ = c.Discovery().ServerVersion() // the answer has no version
-		if n, err := testutil.GatherAndCount(r, series); n == 0 || err != nil {
-			t.Errorf("%s: a request has %d series: %v", host, n, err)
-		}
+		testkit.NotEqual(t, testkit.Must(testutil.GatherAndCount(r, series)), 0, host)
 		c.Close()
-		if n, err := testutil.GatherAndCount(r, series, "rest_client_request_duration_seconds"); n != 0 || err != nil {
-			t.Errorf("%s: %d series are left: %v", host, n, err)
-		}
+		testkit.Equal(t, testkit.Must(testutil.GatherAndCount(r, series, "rest_client_request_duration_seconds")), 0, host, "series are left")
 	}
 }
 

@@ -381,9 +381,8 @@ func TestNew_RefusesARegistryTwice(t *testing.T) {
 		testkit.NoError(t, err)
 		for range 2 {
 			_, err := metrics.New(r)
-			if err == nil || !strings.Contains(err.Error(), "use the Metrics of the first call") || strings.Contains(err.Error(), "\n") {
-				t.Errorf("the same names twice: %v, want an error with a remedy", err)
-			}
+			testkit.ErrorContains(t, err, "use the Metrics of the first call", "the same names twice")
+			testkit.NotContains(t, fmt.Sprint(err), "\n", "the same names twice")
 		}
 		feed(m.Hook())
 	}
@@ -414,9 +413,8 @@ func TestNew_AddsGoAndProcess(t *testing.T) {
 		feed(m.Hook())
 		h, err := m.Handler()
 		if has == 0 {
-			if err == nil || !strings.Contains(err.Error(), "manager.Options.Hook") || !strings.Contains(err.Error(), "promhttp.HandlerFor") {
-				t.Errorf("a Registerer that is no Gatherer: %v, want an error with a remedy", err)
-			}
+			testkit.ErrorContains(t, err, "manager.Options.Hook", "a Registerer that is no Gatherer")
+			testkit.ErrorContains(t, err, "promhttp.HandlerFor", "a Registerer that is no Gatherer")
 			continue
 		}
 		testkit.NoError(t, err)
@@ -427,9 +425,8 @@ func TestNew_AddsGoAndProcess(t *testing.T) {
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 		for _, line := range []string{"\ngo_goroutines ", "\nprocess_cpu_seconds_total ", "\nworkqueue_adds_total{"} {
-			if answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), line) {
-				t.Errorf("registry %d: the answer, %d, has no line %q", has, answer.Code, line)
-			}
+			testkit.Equal(t, answer.Code, http.StatusOK, fmt.Sprintf("registry %d", has))
+			testkit.Contains(t, answer.Body.String(), line, fmt.Sprintf("registry %d", has))
 		}
 	}
 }

@@ -121,9 +121,7 @@ func (a *applying) sends(desired client.ApplyConfiguration, live *appsv1.Deploym
 	d, err := a.deployments.Apply(a.t.Context(), desired, append(o, client.UnlessAlready(live))...)
 	testkit.NoError(a.t, err)
 	sent := a.api.Count("apply", sim.Deployments) - before
-	if sent+len(a.skipped)-skipped != 1 {
-		a.t.Errorf("%d were sent, %d were skipped", sent, len(a.skipped)-skipped)
-	}
+	testkit.Equal(a.t, sent+len(a.skipped)-skipped, 1)
 	if sent == 0 && (d == live || d.UID != live.UID || d.ResourceVersion != live.ResourceVersion) {
 		a.t.Errorf("the result of what was not sent is %+v, want a copy of the live object", d)
 	}
@@ -213,9 +211,8 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 	a.want(sent, replicas(1), a.live(), client.DryRun())
 	a.want(skipped, replicas(1), a.live())
 	before := a.api.Count("apply", sim.Deployments)
-	if _, err := a.deployments.Apply(t.Context(), replicas(1)); err != nil || a.api.Count("apply", sim.Deployments) != before+1 {
-		t.Error("without the option it was not sent", err)
-	}
+	testkit.NoError(t, testkit.Err(a.deployments.Apply(t.Context(), replicas(1))), "without the option it was not sent")
+	testkit.Equal(t, a.api.Count("apply", sim.Deployments), before+1, "without the option it was not sent")
 	// Each field owner has its own.
 	a.want(sent, replicas(1), a.live(), client.FieldOwner("other"))
 	a.want(skipped, replicas(1), a.live(), client.FieldOwner("other"))
@@ -236,9 +233,8 @@ func TestUnlessAlreadyIsAskedFor(t *testing.T) {
 	// Another client knows nothing: as after a start.
 	if c := client.For[*appsv1.Deployment](newClient(t, a.api, client.Options{})); c != nil {
 		before := a.api.Count("apply", sim.Deployments)
-		if _, err := c.Apply(t.Context(), replicas(1), client.UnlessAlready(a.live())); err != nil || a.api.Count("apply", sim.Deployments) != before+1 {
-			t.Error("another client has not sent it", err)
-		}
+		testkit.NoError(t, testkit.Err(c.Apply(t.Context(), replicas(1), client.UnlessAlready(a.live()))), "another client has not sent it")
+		testkit.Equal(t, a.api.Count("apply", sim.Deployments), before+1, "another client has not sent it")
 	}
 	testkit.NotEqual(t, len(a.skipped), 0, "nothing was skipped")
 }
@@ -276,9 +272,8 @@ func TestUnlessAlreadyUnstructured(t *testing.T) {
 	testkit.NoError(t, err)
 	before := live.DeepCopy()
 	again, err := h.Apply(t.Context(), client.UnstructuredConfiguration(u), client.UnlessAlready(live))
-	if err != nil || api.Count("apply", widgets) != 1 {
-		t.Errorf("it was sent again; %v", err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, api.Count("apply", widgets), 1)
 	again.SetName("other")
 	if again.SetLabels(map[string]string{"x": "y"}); live.GetName() != before.GetName() || live.GetAnnotations()[corev1.LastAppliedConfigAnnotation] != "x" || live.GetLabels() != nil {
 		t.Errorf("the given object was changed: %v", live)
@@ -318,9 +313,8 @@ func TestUnlessAlreadyConcurrently(t *testing.T) {
 	all.Wait()
 	// The last apply is stored, whichever calls were skipped.
 	live, err := deployments.Apply(t.Context(), replicas(100), client.UnlessAlready(nil))
-	if err != nil || *live.Spec.Replicas != 100 {
-		t.Error(live, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, *live.Spec.Replicas, 100)
 }
 
 // BenchmarkUnlessAlready is what it costs to find out that nothing has to be sent.
@@ -338,11 +332,7 @@ func BenchmarkUnlessAlready(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := deployments.Apply(b.Context(), desired, client.UnlessAlready(live)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, testkit.Err(deployments.Apply(b.Context(), desired, client.UnlessAlready(live))))
 	}
-	if n := api.Count("apply", sim.Deployments); n > 2 {
-		b.Errorf("%d were sent", n)
-	}
+	testkit.Between(b, api.Count("apply", sim.Deployments), 0, 2)
 }

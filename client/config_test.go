@@ -4,6 +4,7 @@
 package client_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,9 +95,8 @@ func TestLoadConfigContext(t *testing.T) {
 		for name, want := range map[string]string{"": "https://c:6443 secret", "current": "https://c:6443 secret", "other": "https://d:6443 other secret"} {
 			cfg, err := client.LoadConfigContext(given, name)
 			testkit.NoError(t, err)
-			if got := cfg.Host + " " + cfg.BearerToken; got != want || cfg.QPS != -1 {
-				t.Errorf("%s, context %q: got %s with QPS %v", how, name, got, cfg.QPS)
-			}
+			testkit.Equal(t, cfg.Host+" "+cfg.BearerToken, want, fmt.Sprintf("%s, context %q", how, name))
+			testkit.Equal(t, cfg.QPS, -1, fmt.Sprintf("%s, context %q", how, name))
 		}
 		for name, want := range map[string]string{"Other": `has no context "Other"; use one of ["current" "dangling" "other"]`, "dangling": `the context "dangling" of the kubeconfig`} {
 			if _, err := client.LoadConfigContext(given, name); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -154,13 +154,9 @@ func TestLoadConfigErrors(t *testing.T) {
 				t.Fatal("no error")
 			}
 			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q lacks %q", err, want)
-				}
+				testkit.ErrorContains(t, err, want)
 			}
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q is more than one line", err)
-			}
+			testkit.NotContains(t, fmt.Sprint(err), "\n")
 		})
 	}
 }

@@ -66,8 +66,6 @@ func benchPatch[T client.Object](b *testing.B, before T) {
 	after.SetLabels(map[string]string{"x": "2"})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := client.PatchFrom(b.Context(), h, before, after); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, testkit.Err(client.PatchFrom(b.Context(), h, before, after)))
 	}
 }

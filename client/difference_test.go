@@ -142,9 +142,8 @@ func TestCompare_Strategic(t *testing.T) {
 		after := pod.DeepCopy()
 		change(after)
 		for _, d := range []difference{patchTo(t, pod, after), patchTo(t, after, pod)} {
-			if d.patchType != types.StrategicMergePatchType || len(d.main)+len(d.status) == 0 {
-				t.Errorf("%s: the patch is %s: %v, %v", what, d.patchType, d.main, d.status)
-			}
+			testkit.Equal(t, d.patchType, types.StrategicMergePatchType, what)
+			testkit.NotEqual(t, len(d.main)+len(d.status), 0, what)
 		}
 	}
 }
@@ -271,16 +270,13 @@ func TestCompare_NotOnlyStrings(t *testing.T) {
 	was, _, _ := content(budget)
 	is, _, _ := content(moved)
 	got, err := strategicpatch.StrategicMergeMapPatch(was, d.main, budget)
-	if err != nil || !reflect.DeepEqual(map[string]any(got)["spec"], is["spec"]) {
-		t.Errorf("the patch %v results in %v, %v", d.main, got["spec"], err)
-	}
+	testkit.NoError(t, err)
+	testkit.DeepEqual(t, map[string]any(got)["spec"], is["spec"])
 
 	one := &corev1.ConfigMap{Data: map[string]string{"a": "1"}}
 	directive := one.DeepCopy()
 	directive.Data["$patch"] = "delete"
-	if d := patchTo(t, one, directive); d.patchType != types.MergePatchType {
-		t.Errorf("the patch is %s: %v", d.patchType, d.main)
-	}
+	testkit.Equal(t, patchTo(t, one, directive).patchType, types.MergePatchType)
 
 	secret := &corev1.Secret{Data: map[string][]byte{"a": nil, "b": []byte("x")}}
 	without := secret.DeepCopy()

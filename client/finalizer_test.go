@@ -40,9 +40,8 @@ func TestFinalizer(t *testing.T) {
 	if err != nil || !slices.Equal(m.Finalizers, []string{finalizer}) || len(old.Finalizers) != 0 {
 		t.Fatal(m, err)
 	}
-	if again, err := maps.EnsureFinalizer(ctx, m, finalizer); again != m || err != nil || api.Count("patch", sim.ConfigMaps) != 1 {
-		t.Error(again, err)
-	}
+	testkit.Equal(t, testkit.Must(maps.EnsureFinalizer(ctx, m, finalizer)), m)
+	testkit.Equal(t, api.Count("patch", sim.ConfigMaps), 1)
 	// Another client adds a finalizer meanwhile, and the cache shows neither.
 	theirs := m.DeepCopy()
 	theirs.Finalizers = append(theirs.Finalizers, "example.com/theirs")
@@ -62,9 +61,8 @@ func TestFinalizer(t *testing.T) {
 		t.Errorf("%s %v", r, r.Query)
 	}
 	n := len(api.Requests())
-	if again, err := maps.RemoveFinalizer(ctx, m, finalizer); again != m || err != nil || len(api.Requests()) != n {
-		t.Error(again, err)
-	}
+	testkit.Equal(t, testkit.Must(maps.RemoveFinalizer(ctx, m, finalizer)), m)
+	testkit.Len(t, api.Requests(), n)
 	// The end: too late to add, and what is removed last lets it go.
 	testkit.NoError(t, maps.Delete(ctx, name("default", "a")))
 	_, err = maps.EnsureFinalizer(ctx, m, finalizer)
@@ -74,9 +72,7 @@ func TestFinalizer(t *testing.T) {
 		testkit.Equal(t, testkit.Err(maps.RemoveFinalizer(ctx, m, f)), nil)
 	}
 	testkit.Equal(t, api.Object(sim.ConfigMaps, "default", "a"), nil, "it is still there")
-	if left, err := maps.RemoveFinalizer(ctx, m, "example.com/more"); left != m || err != nil {
-		t.Error("one that is gone:", left, err)
-	}
+	testkit.Equal(t, testkit.Must(maps.RemoveFinalizer(ctx, m, "example.com/more")), m, "one that is gone")
 	if left, err := maps.EnsureFinalizer(ctx, old, finalizer); left != nil || !apierrors.IsNotFound(err) {
 		t.Error("one that is gone:", left, err)
 	}
@@ -88,9 +84,7 @@ func TestFinalizerSuccessor(t *testing.T) {
 	old.Finalizers = []string{finalizer}
 	api.Remove(sim.ConfigMaps, "default", "a")
 	api.Put(sim.ConfigMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Finalizers: []string{finalizer}}})
-	if m, err := maps.RemoveFinalizer(t.Context(), old, finalizer); m != old || err != nil {
-		t.Error(m, err)
-	}
+	testkit.Equal(t, testkit.Must(maps.RemoveFinalizer(t.Context(), old, finalizer)), old)
 	_, err := maps.EnsureFinalizer(t.Context(), old, "example.com/more")
 	testkit.ErrorSatisfies(t, err, apierrors.IsConflict)
 	wants(t, err, "default/a", "deleted and created again")

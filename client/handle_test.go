@@ -266,9 +266,7 @@ func TestWire(t *testing.T) {
 			continue
 		}
 		testkit.Equal(t, r.Header.Get("Content-Type"), want[r.Resource.Resource], fmt.Sprintf("%s goes as", r))
-		if agent := r.Header.Get("User-Agent"); !strings.HasPrefix(agent, "client.test/") {
-			t.Errorf("%s comes from %q", r, agent)
-		}
+		testkit.HasPrefix(t, r.Header.Get("User-Agent"), "client.test/")
 	}
 }
 
@@ -287,9 +285,8 @@ func TestNew(t *testing.T) {
 	cfg := &rest.Config{Host: sim.Host}
 	c, err := client.New(cfg, client.Options{})
 	testkit.NoError(t, err)
-	if cfg.QPS != 0 || c.Config().QPS != -1 {
-		t.Errorf("QPS: the caller's is now %v, ours is %v", cfg.QPS, c.Config().QPS)
-	}
+	testkit.Equal(t, cfg.QPS, 0, "QPS")
+	testkit.Equal(t, c.Config().QPS, -1, "QPS")
 	c.Close()
 }
 

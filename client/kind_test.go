@@ -156,9 +156,8 @@ func TestNotServedOrMissing(t *testing.T) {
 	unserved := func(err error) {
 		t.Helper()
 		wants(t, err, "does not serve the status of Deployment of apps/v1", "enable the status subresource in its CRD")
-		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-			t.Errorf("%v passes for another error", err)
-		}
+		testkit.Equal(t, apierrors.IsNotFound(err), false)
+		testkit.Equal(t, meta.IsNoMatchError(err), false)
 	}
 	_, err = deployments.UpdateStatus(ctx, d)
 	unserved(err)
@@ -194,9 +193,8 @@ func TestNotServedOrMissing(t *testing.T) {
 		func() error { return second(client.Collect(deployments.ListLive(ctx, client.ListOptions{}))) },
 	} {
 		err := call()
-		if !meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorSatisfies(t, err, meta.IsNoMatchError)
+		testkit.Equal(t, apierrors.IsNotFound(err), false)
 		testkit.ErrorSatisfies(t, testkit.Err(c.Mapping(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"))), meta.IsNoMatchError, "it is still known")
 		api.Serve(sim.Deployments)
 		testkit.Equal(t, deployments.Served(ctx), nil)

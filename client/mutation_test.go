@@ -127,9 +127,7 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 	if _, is, err := client.CreateOrUpdate(ctx, maps, old, assign); is != client.Unchanged || err != nil {
 		t.Errorf("%s, %v", is, err)
 	}
-	if n := len(verbs(api)); n != 2 {
-		t.Errorf("requests %v", verbs(api))
-	}
+	testkit.Len(t, verbs(api), 2)
 	changed := old.DeepCopy()
 	changed.Data["theirs"] = "x"
 	api.Put(sim.ConfigMaps, changed)
@@ -208,9 +206,7 @@ func TestPatchFrom_IgnoresWhatTheServerSets(t *testing.T) {
 		t.Errorf("%v, %v, requests %v", same, err, verbs(api))
 	}
 	after.Data = map[string]string{"a": "b"}
-	if stored, err := client.PatchFrom(ctx, maps, before, after, client.FieldOwner("mine")); err != nil || stored.Data["a"] != "b" {
-		t.Errorf("%v, %v", stored, err)
-	}
+	testkit.Equal(t, testkit.Must(client.PatchFrom(ctx, maps, before, after, client.FieldOwner("mine"))).Data["a"], "b")
 	testkit.Equal(t, api.Requests()[len(api.Requests())-1].Query.Get("fieldManager"), "mine", "the field owner")
 }
 
@@ -320,8 +316,6 @@ func TestPatchFrom_KeepsWhatOthersAdded(t *testing.T) {
 		}
 		changed = read.DeepCopy()
 		changed.Spec.Egress = []netv1.NetworkPolicyEgressRule{{}}
-		if _, err := client.PatchFrom(ctx, policies, read, changed); apierrors.IsConflict(err) != want {
-			t.Errorf("egress %d: %v, want a conflict: %t", i, err, want)
-		}
+		testkit.Equal(t, apierrors.IsConflict(testkit.Err(client.PatchFrom(ctx, policies, read, changed))), want, fmt.Sprintf("egress %d", i))
 	}
 }

@@ -81,9 +81,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%s: the field owner is %q", what, sent[0].Query.Get("fieldManager"))
 			}
 			testkit.Equal(t, sent[0].Query.Get("force") == "true", what == "apply" && option != "NoForce", fmt.Sprintf("%s with %s", what, option), "forced")
-			if mode := sent[0].Query.Get("fieldValidation"); (mode == "Strict") != (option == "FieldValidation") {
-				t.Errorf("%s with %s: the field validation is %q", what, option, mode)
-			}
+			testkit.Equal(t, sent[0].Query.Get("fieldValidation") == "Strict", option == "FieldValidation", fmt.Sprintf("%s with %s", what, option))
 			if option == "DryRun" && what != "delete" && sent[0].Query.Get("dryRun") != "All" {
 				t.Errorf("%s: no dry run: %v", what, sent[0].Query)
 			}

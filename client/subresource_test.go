@@ -152,7 +152,5 @@ func TestSubresourceLater(t *testing.T) {
 	_, err := scales.Get(ctx, key)
 	wants(t, err, "does not serve the scale of Deployment")
 	scaled = true
-	if s, err := scales.Get(ctx, key); err != nil || s.Name != "web" {
-		t.Error(s, err)
-	}
+	testkit.Equal(t, testkit.Must(scales.Get(ctx, key)).Name, "web")
 }

@@ -110,18 +110,16 @@ func TestTraceParent_NotInTheCallersObject(t *testing.T) {
 	api, maps := traceConfigMaps(t)
 	given := testkit.ConfigMap("a")
 	given.Annotations = map[string]string{"x": "y"}
-	if _, err := maps.Create(t.Context(), given, client.TraceParent(trace("1"))); err != nil || len(given.Annotations) != 1 {
-		t.Error(given.Annotations, err)
-	}
+	testkit.NoError(t, testkit.Err(maps.Create(t.Context(), given, client.TraceParent(trace("1")))))
+	testkit.Len(t, given.Annotations, 1)
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
 	u.SetNamespace("default")
 	u.SetName("b")
 	u.SetAnnotations(map[string]string{"x": "y"})
 	h := client.ForKind[*unstructured.Unstructured](newClient(t, api, client.Options{}), u.GroupVersionKind())
-	if stored, err := h.Create(t.Context(), u, client.TraceParent(trace("1"))); err != nil || len(u.GetAnnotations()) != 1 || traceOf(stored) != "1" {
-		t.Error(u.GetAnnotations(), stored, err)
-	}
+	testkit.Equal(t, traceOf(testkit.Must(h.Create(t.Context(), u, client.TraceParent(trace("1"))))), "1")
+	testkit.Len(t, u.GetAnnotations(), 1)
 }
 
 // TestTraceParent_IsRefused: calls that may change nothing send nothing with it.

@@ -104,7 +104,6 @@ func TestOwnWarnings(t *testing.T) {
 	testkit.NoError(t, err)
 	var log bytes.Buffer
 	_, _ = client.For[*corev1.ConfigMap](c).GetLive(logr.NewContextWithSlogLogger(t.Context(), logger(&log)), name("default", "a"))
-	if log.Len() != 0 || own.String() != "Warning: x\n" {
-		t.Errorf("logged %q, handled %q", log.String(), own)
-	}
+	testkit.Equal(t, log.Len(), 0)
+	testkit.Equal(t, own.String(), "Warning: x\n")
 }

@@ -128,9 +128,8 @@ func TestWatchLive_Ends(t *testing.T) {
 						tt.do(api, cancel)
 					}
 				}
-				if !tt.want(last) || events != 1 {
-					t.Errorf("%d events, error: %v", events, last)
-				}
+				testkit.Equal(t, tt.want(last), true)
+				testkit.Equal(t, events, 1)
 				synctest.Wait()
 				testkit.Equal(t, api.Watches(), 0)
 			})

@@ -5,6 +5,7 @@ package source_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -47,9 +48,8 @@ func TestAdopted(t *testing.T) {
 		s.put("a=1")
 		f, informer := s.factory()
 		src := source.Kind(adopted(informer), l, handler.Where(func(_, m *corev1.ConfigMap) bool { return m == nil || m.Name != "hidden" }))
-		if got := src.Status().State().String(); got != "Kind(ConfigMap.v1 (adopted)): syncing" || src.Status().Stale() == nil {
-			t.Errorf("before: %s, %v", got, src.Status().Stale())
-		}
+		testkit.Equal(t, src.Status().State().String(), "Kind(ConfigMap.v1 (adopted)): syncing", "before")
+		testkit.NotEqual(t, src.Status().Stale(), nil, "before")
 		testkit.NoError(t, validate(src))
 		stop := s.run(func(ctx context.Context) error { return src.Run(ctx, source.Sink[name]{Queue: l}) })
 		synctest.Wait()
@@ -57,16 +57,14 @@ func TestAdopted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
 		synced(t, src)
-		if err := src.Status().Settled(t.Context()); err != nil || src.Status().Stale() != nil {
-			t.Error(err, src.Status().Stale())
-		}
+		testkit.NoError(t, src.Status().Settled(t.Context()))
+		testkit.Equal(t, src.Status().Stale(), nil)
 		s.put("a=2", "hidden=1")
 		s.remove("a")
 		synctest.Wait()
 		testkit.Equal(t, l.take(), "create a ->1 initial, update a 1>2, delete a 2>-")
-		if got := src.Status().State(); got.Phase != hook.Synced || got.Dropped["where(*v1.ConfigMap)"] != 1 {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, src.Status().State().Phase, hook.Synced)
+		testkit.Equal(t, src.Status().State().Dropped["where(*v1.ConfigMap)"], 1)
 		stop()
 		s.put("b=1") // the informer goes on
 		synctest.Wait()
@@ -76,13 +74,10 @@ func TestAdopted(t *testing.T) {
 		synced(t, other)
 		cancel()
 		f.Shutdown()
-		if got := other.Status().State(); got.Phase != hook.Stopped || other.Status().Stale() == nil {
-			t.Errorf("the informer has stopped, and the source says %s", got)
-		}
+		testkit.Equal(t, other.Status().State().Phase, hook.Stopped)
+		testkit.NotEqual(t, other.Status().Stale(), nil)
 		stop()
-		if err := source.Kind(adopted(informer), l).Run(t.Context(), source.Sink[name]{Queue: l}); err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1 (adopted)): ") {
-			t.Errorf("got %v", err)
-		}
+		testkit.HasPrefix(t, fmt.Sprint(source.Kind(adopted(informer), l).Run(t.Context(), source.Sink[name]{Queue: l})), "Kind(ConfigMap.v1 (adopted)): ")
 		s.stop()
 	})
 }
@@ -178,18 +173,15 @@ func TestAdopted_WithoutAStore(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, l.take(), "create a ->1 initial, update a 1>2, delete a 2>- stale")
 		testkit.Equal(t, isSynced(src), false)
-		if n := src.Status().State().Dropped["not a *v1.ConfigMap"]; n != 1 || len(dropped) != 1 {
-			t.Errorf("got %s, told %q", src.Status().State(), dropped)
-		}
+		testkit.Equal(t, src.Status().State().Dropped["not a *v1.ConfigMap"], 1)
+		testkit.Len(t, dropped, 1)
 		close(f.synced)
 		synctest.Wait()
-		if !isSynced(src) || src.Status().State().Phase != hook.Synced {
-			t.Errorf("not synced: %s", src.Status().State())
-		}
+		testkit.Equal(t, isSynced(src), true, "not synced")
+		testkit.Equal(t, src.Status().State().Phase, hook.Synced, "not synced")
 		f.stopped = true
-		if got := src.Status().State(); got.Phase != hook.Stopped || src.Status().Stale() == nil {
-			t.Errorf("the event source has stopped, and the source says %s", got)
-		}
+		testkit.Equal(t, src.Status().State().Phase, hook.Stopped)
+		testkit.NotEqual(t, src.Status().Stale(), nil)
 		h.OnAdd(testkit.ConfigMap("slow"), false)
 		synctest.Wait()
 		stop()
@@ -255,9 +247,8 @@ func TestS9_SettledInTrouble(t *testing.T) {
 		s.api.Intercept(nil)
 		synced(t, src)
 		synctest.Wait()
-		if err := src.Status().Stale(); err != nil || src.Status().State().Phase != hook.Synced {
-			t.Errorf("after the trouble: %v, %s", err, src.Status().State())
-		}
+		testkit.NoError(t, src.Status().Stale(), "after the trouble")
+		testkit.Equal(t, src.Status().State().Phase, hook.Synced, "after the trouble")
 	})
 }
 
@@ -276,9 +267,8 @@ func TestS9_SettledWhenHandled(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
 		testkit.NoError(t, s.maps.WaitForSync(t.Context()))
-		if src.Status().Stale() == nil || src.Status().State().Phase != hook.Syncing {
-			t.Errorf("before: %v, %s", src.Status().Stale(), src.Status().State())
-		}
+		testkit.NotEqual(t, src.Status().Stale(), nil, "before")
+		testkit.Equal(t, src.Status().State().Phase, hook.Syncing, "before")
 		testkit.Equal(t, src.Status().Settled(t.Context()), nil)
 		testkit.Equal(t, time.Since(began), 3*time.Second)
 	})

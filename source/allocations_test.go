@@ -46,9 +46,8 @@ func TestDroppingDoesNotAllocate(t *testing.T) {
 			}
 			before, after := object("1"), object("2")
 			testkit.Equal(t, testing.AllocsPerRun(1000, func() { events.OnUpdate(before, after) }), 0, "allocations")
-			if want := map[bool]int{true: 1001}[observing]; q.n != want || f.drops.snapshot()["where(*v1.ConfigMap)"] != 1001 {
-				t.Errorf("%d seen, dropped %v", q.n, f.drops.snapshot())
-			}
+			testkit.Equal(t, q.n, map[bool]int{true: 1001}[observing])
+			testkit.Equal(t, f.drops.snapshot()["where(*v1.ConfigMap)"], 1001)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -65,18 +64,16 @@ func TestChannel(t *testing.T) {
 		for n := range 3 {
 			testkit.Equal(t, c.Send(t.Context(), n), nil)
 		}
-		if got := c.Status().State().String(); got != "Channel(orders): not started; 3 events pending" || c.Status().Stale() == nil {
-			t.Errorf("before: %s, %v", got, c.Status().Stale())
-		}
+		testkit.Equal(t, c.Status().State().String(), "Channel(orders): not started; 3 events pending", "before")
+		testkit.NotEqual(t, c.Status().Stale(), nil, "before")
 		stop := run(t, c, q, nil)
 		testkit.Equal(t, errors.Join(c.Status().WaitForSync(t.Context()), c.Status().Settled(t.Context()), c.Status().Stale()), nil)
 		testkit.Equal(t, c.TrySend(3), true, "there was room")
 		synctest.Wait()
 		testkit.Equal(t, q.take(), "0 1 2 3")
 		want := workqueue.Reason{Source: "Channel(orders)", Event: "event"}
-		if q.how[0].Reason != want || q.how[0].Class != workqueue.Normal {
-			t.Errorf("got %+v", q.how[0])
-		}
+		testkit.Equal(t, q.how[0].Reason, want)
+		testkit.Equal(t, q.how[0].Class, workqueue.Normal)
 		testkit.Equal(t, c.Status().State().String(), "Channel(orders): synced")
 		stop()
 		if err := c.Send(t.Context(), 4); err == nil || c.TrySend(4) || c.Status().Stale() == nil {
@@ -121,9 +118,8 @@ func TestChannelIsBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		testkit.Equal(t, q.take(), "0 1 2")
 		want := map[string]int64{"the channel is full": 2}
-		if s := c.Status().State(); !reflect.DeepEqual(s.Dropped, want) || s.Pending != 0 {
-			t.Errorf("got %+v", s)
-		}
+		testkit.DeepEqual(t, c.Status().State().Dropped, want)
+		testkit.Equal(t, c.Status().State().Pending, 0)
 		testkit.SlicesEqual(t, told, []string{"Channel(orders): the channel is full"})
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()

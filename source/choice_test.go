@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,9 +65,7 @@ func TestChoice_OfPredicatesAndHandler(t *testing.T) {
 			"create default/a in background after 0s", "create default/b in interactive after 0s", "update default/a in normal after 1m0s",
 			"update default/a in interactive after 1m0s", "delete default/a in normal after 1h0m0s",
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("added\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		testkit.SlicesEqual(t, got, want)
 		testkit.Len(t, src.Status().State().Dropped, 0, "a choice dropped events")
 	})
 }

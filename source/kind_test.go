@@ -6,6 +6,7 @@ package source_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	goruntime "runtime"
 	"strings"
@@ -76,9 +77,8 @@ func TestS1_NotReadyWithoutAList(t *testing.T) {
 		src := source.Kind(s.maps, l)
 		s.start(src, l, nil)
 		time.Sleep(time.Hour)
-		if isSynced(src) || !strings.Contains(src.Status().State().String(), "no right") {
-			t.Errorf("synced: %v, %s", isSynced(src), src.Status().State())
-		}
+		testkit.Equal(t, isSynced(src), false, "synced")
+		testkit.Contains(t, src.Status().State().String(), "no right", "synced")
 		s.put("a")
 		s.api.Intercept(nil)
 		synced(t, src)
@@ -103,9 +103,8 @@ func TestEvents(t *testing.T) {
 		}
 		// The initial list is Background, all else Normal; each has its reason.
 		for i, want := range []workqueue.Class{workqueue.Background, workqueue.Normal, workqueue.Normal, workqueue.Normal} {
-			if added[i].Class != want || added[i].After != 0 {
-				t.Errorf("key %d: class %s, after %s", i, added[i].Class, added[i].After)
-			}
+			testkit.Equal(t, added[i].Class, want, fmt.Sprintf("key %d", i))
+			testkit.Equal(t, added[i].After, 0, fmt.Sprintf("key %d", i))
 		}
 		want := workqueue.Reason{Source: "Kind(ConfigMap.v1)", Event: "create", Object: "default/a", UID: string(uid), ResourceVersion: version}
 		testkit.Equal(t, added[0].Reason, want)
@@ -294,9 +293,7 @@ func TestValidate(t *testing.T) {
 			continue
 		}
 		for _, want := range c.want {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%q lacks %q", err, want)
-			}
+			testkit.ErrorContains(t, err, want)
 		}
 	}
 }
@@ -320,9 +317,7 @@ func TestS8_AHandlerThatExitsEndsTheSource(t *testing.T) {
 				s.run(s.cache.Run)
 				src := source.Kind(s.maps, l)
 				err := src.Run(t.Context(), sink(src, l, nil))
-				if err == nil || !strings.HasPrefix(err.Error(), "Kind(ConfigMap.v1): a handler or predicate ended its goroutine") {
-					t.Errorf("Run returned %v", err)
-				}
+				testkit.HasPrefix(t, fmt.Sprint(err), "Kind(ConfigMap.v1): a handler or predicate ended its goroutine")
 			})
 		})
 	}

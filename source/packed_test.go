@@ -183,9 +183,7 @@ func TestPacked_Decodes(t *testing.T) {
 		}
 		testkit.Equal(t, s.maps.State().Decodes, 0, "Self and GenerationChanged: decodes")
 		testkit.Equal(t, other.State().Decodes-before, 1000, "two sources and an index: decodes of 1000 events")
-		if list, err := data.List(t.Context(), "1000", cache.ListOptions{}); err != nil || len(list) != 1 {
-			t.Errorf("got %v, %v", list, err)
-		}
+		testkit.Len(t, testkit.Must(data.List(t.Context(), "1000", cache.ListOptions{})), 1)
 	})
 }
 
@@ -299,13 +297,9 @@ func TestPacked_Undecodable(t *testing.T) {
 		expect := func(metadata bool, event string) {
 			t.Helper()
 			synctest.Wait()
-			if got := names.take(); (got != "") != metadata {
-				t.Errorf("Self got %q", got)
-			}
+			testkit.Equal(t, names.take() != "", metadata)
 			testkit.Equal(t, sizes.take(), event, "Funcs got")
-			if got := kept.take(); (got != "") != (event != "") {
-				t.Errorf("Where kept %q, Funcs got %q", got, event)
-			}
+			testkit.Equal(t, kept.take() != "", event != "")
 		}
 		putGauge(api, "a", "large")
 		expect(true, "")
@@ -315,16 +309,14 @@ func TestPacked_Undecodable(t *testing.T) {
 		expect(true, "update a=1 a=2")
 		putGauge(api, "a", "huge")
 		expect(true, "")
-		if got := filtered.Status().State(); len(got.Dropped) == 0 || !strings.Contains(got.Note, "default/a: it cannot be decoded") {
-			t.Errorf("got %+v", got)
-		}
+		testkit.NotEqual(t, len(filtered.Status().State().Dropped), 0)
+		testkit.Contains(t, filtered.Status().State().Note, "default/a: it cannot be decoded")
 		testkit.Equal(t, replay(t, whole), nil)
 		expect(false, "")
 		api.Remove(gauges, "default", "a")
 		expect(true, "delete a=0")
-		if s := h.State(); s.BrokenCount != 0 || s.Phase != hook.Synced {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, h.State().BrokenCount, 0)
+		testkit.Equal(t, h.State().Phase, hook.Synced)
 	})
 }
 

@@ -47,9 +47,7 @@ func TestResync(t *testing.T) {
 		time.Sleep(23 * time.Minute)
 		l.take()
 		time.Sleep(24 * time.Minute)
-		if n := strings.Count(l.take(), "update b 2>2"); n < 21 || n > 27 {
-			t.Errorf("%d resyncs in 24 minutes", n)
-		}
+		testkit.Between(t, strings.Count(l.take(), "update b 2>2"), 21, 27)
 		stop()
 		time.Sleep(24 * time.Minute)
 		testkit.Equal(t, l.take(), "", "after the end")
@@ -77,9 +75,8 @@ func TestS8_ResyncAndFailures(t *testing.T) {
 		time.Sleep(90 * time.Minute) // a resync has failed
 		s.put("a=2")
 		time.Sleep(time.Hour) // and another
-		if s := src.Status().State(); s.Retrying != 1 || s.Failure == nil {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, src.Status().State().Retrying, 1)
+		testkit.NotEqual(t, src.Status().State().Failure, nil)
 		time.Sleep(45 * time.Minute)
 		if got := l.take(); got != "update a 1>2, update a 2>2" && got != "update a 1>2" {
 			t.Errorf("got %s", got)

@@ -99,13 +99,10 @@ func TestS8_Retried(t *testing.T) {
 					testkit.Equal(t, strings.TrimSuffix(l.take(), " initial"), "create a ->1", "later")
 					testkit.Equal(t, src.Status().State().String(), "Kind(ConfigMap.v1): synced")
 					told := f.take()
-					if n := len(told); n < 5 || n > 15 {
-						t.Errorf("%d failures in a minute, want a growing pause between them", n)
-					}
+					testkit.Between(t, len(told), 5, 15)
 					for _, failure := range told {
-						if !strings.HasPrefix(failure, "Kind(ConfigMap.v1) default/a: ") || !strings.Contains(failure, "broken") {
-							t.Errorf("told %s", failure)
-						}
+						testkit.HasPrefix(t, failure, "Kind(ConfigMap.v1) default/a: ")
+						testkit.Contains(t, failure, "broken")
 						if what == "panic" && !strings.Contains(failure, "retry_test.go") {
 							t.Errorf("no stack: %s", failure)
 						}

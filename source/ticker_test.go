@@ -26,26 +26,21 @@ func TestTicker(t *testing.T) {
 			at = append(at, time.Now())
 			return []string{fmt.Sprint(len(at))}, nil
 		}), &keys{}
-		if s := src.Status().State().String(); s != "Ticker(buckets): not started" || src.Status().Stale() == nil {
-			t.Errorf("before: %s", s)
-		}
+		testkit.Equal(t, src.Status().State().String(), "Ticker(buckets): not started", "before")
+		testkit.NotEqual(t, src.Status().Stale(), nil, "before")
 		began := time.Now()
 		stop := run(t, src, q, nil)
 		testkit.Equal(t, errors.Join(src.Status().WaitForSync(t.Context()), src.Status().Settled(t.Context()), src.Status().Stale()), nil)
 		time.Sleep(time.Hour)
 		stop()
-		if !at[0].Equal(began) {
-			t.Errorf("the first poll was after %s", at[0].Sub(began))
-		}
+		testkit.Equal(t, at[0].Sub(began), 0)
 		if n := len(at); n < 54 || n > 67 || q.take() == "" {
 			t.Errorf("%d polls in an hour", n)
 		}
 		varied := false
 		for i := range at[1:] {
 			pause := at[i+1].Sub(at[i])
-			if pause < 54*time.Second || pause > 66*time.Second {
-				t.Errorf("a pause of %s", pause)
-			}
+			testkit.Between(t, pause, 54*time.Second, 66*time.Second)
 			varied = varied || pause != time.Minute
 		}
 		testkit.Equal(t, varied, true, "no jitter")
@@ -53,9 +48,8 @@ func TestTicker(t *testing.T) {
 		if q.how[0].Class != workqueue.Background || q.how[1].Class != workqueue.Normal || q.how[1].Reason != want {
 			t.Errorf("got %+v", q.how[:2])
 		}
-		if s := src.Status().State().String(); s != "Ticker(buckets): stopped" || src.Status().Stale() == nil {
-			t.Errorf("after: %s", s)
-		}
+		testkit.Equal(t, src.Status().State().String(), "Ticker(buckets): stopped", "after")
+		testkit.NotEqual(t, src.Status().Stale(), nil, "after")
 		testkit.NotEqual(t, src.Run(t.Context(), source.Sink[string]{Queue: q}), nil, "it ran twice")
 	})
 }
@@ -127,18 +121,15 @@ func TestTickerDoesNotOverlap(t *testing.T) {
 		}), &keys{}
 		told := 0
 		stop := run(t, src, q, hook.On(func(*hook.SourceDropped) { told++ }))
-		if err := src.Status().Stale(); err == nil || src.Status().State().Phase != hook.Syncing {
-			t.Errorf("while the first poll runs: %v, %s", err, src.Status().State())
-		}
+		testkit.NotEqual(t, src.Status().Stale(), nil, "while the first poll runs")
+		testkit.Equal(t, src.Status().State().Phase, hook.Syncing, "while the first poll runs")
 		time.Sleep(10*time.Minute + time.Second)
 		at := time.Now()
 		stop() // does not wait for the interval, nor for the poll
 		if s := src.Status().State(); len(begun) != 4 || s.Dropped["the poll before was still running"] != int64(told) || told != 6 {
 			t.Errorf("%d polls, told %d, %s", len(begun), told, s)
 		}
-		if !at.Equal(time.Now()) {
-			t.Errorf("it took %s to stop", time.Since(at))
-		}
+		testkit.Equal(t, time.Since(at), 0)
 	})
 }
 

@@ -192,9 +192,8 @@ func TestHandlers_AnswerAsTheyLike(t *testing.T) {
 	if !got.Allowed || *got.PatchType != admissionv1.PatchTypeJSONPatch || !reflect.DeepEqual(got.Warnings, []string{"use tea"}) {
 		t.Error(got)
 	}
-	if shared.UID != "" || shared.PatchType != nil {
-		t.Errorf("the handler's response has changed: %v", shared)
-	}
+	testkit.Equal(t, shared.UID, "", "the handler's response has changed")
+	testkit.Equal(t, shared.PatchType, nil, "the handler's response has changed")
 	if got := ask(t, h, "/allow.test.example.com", r); !got.Allowed || got.PatchType != nil {
 		t.Error(got)
 	}
@@ -275,17 +274,14 @@ func TestBodies_AreRefusedWithASentence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := send(h, c.method, validatePath+c.query, c.media, strings.NewReader(c.body))
-			if got.Code != c.code || !strings.HasPrefix(got.Body.String(), prefix+c.want) {
-				t.Errorf("%d %s", got.Code, got.Body)
-			}
+			testkit.Equal(t, got.Code, c.code)
+			testkit.HasPrefix(t, got.Body.String(), prefix+c.want)
 		})
 	}
 	if got := post(h, "/nothing", []byte(good)); got.Code != 404 || got.Body.String() != "no webhook has the path \"/nothing\"; its configuration may be of another version of the operator\n" {
 		t.Error(got.Code, got.Body)
 	}
-	if got := send(h, "", validatePath, "application/json; charset=utf-8", strings.NewReader(good)); got.Code != 200 {
-		t.Error(got.Code, got.Body)
-	}
+	testkit.Equal(t, send(h, "", validatePath, "application/json; charset=utf-8", strings.NewReader(good)).Code, 200)
 }
 
 // endless is a body that announces no length.
@@ -304,20 +300,14 @@ func TestBodies_HaveBoundedMemory(t *testing.T) {
 	if got := send(h, "", validatePath, "", body); got.Code != 413 || !strings.Contains(got.Body.String(), "the body has more than 7340032 bytes, the limit") {
 		t.Error(got.Code, got.Body)
 	}
-	if body.read > 16<<20 {
-		t.Errorf("%d bytes were read", body.read)
-	}
+	testkit.Between(t, body.read, 0, 16<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	announced := newRequest("", validatePath, "", strings.NewReader("{}"))
 	announced.ContentLength = 7 << 20
-	if got := serve(h, announced); got.Code != 400 {
-		t.Error(got.Code, got.Body)
-	}
+	testkit.Equal(t, serve(h, announced).Code, 400)
 	runtime.ReadMemStats(&after)
-	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 2<<20 {
-		t.Errorf("%d bytes were allocated for a body of 2", bytes)
-	}
+	testkit.Between(t, after.TotalAlloc-before.TotalAlloc, 0, 2<<20)
 }
 
 // TestHooks_AnUnknownOperation is rejected: it may change an object, and no function has seen it.

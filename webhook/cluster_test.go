@@ -169,9 +169,8 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 		}
 	}
 	made, err := maps.Create(t.Context(), mapWith("kept", "nothing"), metav1.CreateOptions{})
-	if err != nil || made.Data["defaulted"] != "yes" {
-		t.Errorf("%v %v", made, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, made.Data["defaulted"], "yes")
 	said.taken()
 	_, err = maps.Create(t.Context(), mapWith("warned", "warn"), dry)
 	if got := said.taken(); err != nil || !slices.Contains(got, "warned by envtest-admin is old, dry run: true") {
@@ -234,9 +233,7 @@ func TestRealServer_ThirtyReinstallsKeepAValidCertificate(t *testing.T) {
 		reinstall(t, cfg, direct, fmt.Sprintf("install %d", n))
 		most = max(most, writes.Load()-before)
 	}
-	if most > 20 {
-		t.Errorf("an install wrote the Secret %d times", most)
-	}
+	testkit.Between(t, most, 0, 20)
 	t.Logf("at most %d writes of the Secret for an install", most)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/setpoint-dev/setpoint/hook"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -74,9 +75,8 @@ func TestConversion_AWholeListInOrder(t *testing.T) {
 		t.Fatalf("got %+v", a.Response.Result)
 	}
 	for i, obj := range a.Response.ConvertedObjects {
-		if name := obj["metadata"].(map[string]any)["name"]; name != fmt.Sprint("shop-", i) || obj["apiVersion"] != "shops.example.com/v1" {
-			t.Errorf("object %d is %v", i, obj)
-		}
+		testkit.Equal(t, obj["metadata"].(map[string]any)["name"], any(fmt.Sprint("shop-", i)))
+		testkit.Equal(t, obj["apiVersion"], "shops.example.com/v1")
 	}
 	if len(answered) != 1 || !answered[0].Conversion || !answered[0].Allowed || answered[0].Webhook != "convert" {
 		t.Errorf("the hook has %+v", answered)
@@ -109,9 +109,8 @@ func TestConversion_BadBodiesAreNamed(t *testing.T) {
 		``: "the body is empty; send a review",
 	} {
 		w := postConversion(t.Context(), h, body)
-		if w.Code != http.StatusBadRequest || w.Body.String() != "webhook convert: "+want {
-			t.Errorf("%s: %d %s", body, w.Code, w.Body)
-		}
+		testkit.Equal(t, w.Code, http.StatusBadRequest, body)
+		testkit.Equal(t, w.Body.String(), "webhook convert: "+want, body)
 	}
 	if w := postConversion(t.Context(), hooks().Handler(hook.New(func(hook.Event) {})), conversionOf("shops.example.com/v1")); w.Code != http.StatusNotFound {
 		t.Errorf("without a conversion: %d %s", w.Code, w.Body)

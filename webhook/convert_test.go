@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,9 +74,8 @@ func TestA5_AFunctionCannotChangeMetadata(t *testing.T) {
 func TestConvert_SpokeToSpokeGoesThroughTheHub(t *testing.T) {
 	got := converted(t, converting(), alpha, "v1beta1")
 	spec := map[string]any{"host": "shop.test", "port": "80", "aisles": []any{"bread", "milk"}}
-	if !reflect.DeepEqual(got["spec"], spec) || got["apiVersion"] != "shops.example.com/v1beta1" {
-		t.Errorf("got %v", got)
-	}
+	testkit.DeepEqual(t, got["spec"], spec)
+	testkit.Equal(t, got["apiVersion"], "shops.example.com/v1beta1")
 }
 
 func TestConvert_TheSameVersionIsUnchanged(t *testing.T) {
@@ -115,9 +113,8 @@ func TestConvert_ErrorsNameTheObject(t *testing.T) {
 		"no object": {`[]`, group + "/v1", `webhook: an object of a conversion is not JSON with a kind and metadata: json: cannot unmarshal array into Go value of type`},
 	} {
 		got, err := converting().ConvertObject(t.Context(), []byte(test.object), test.version)
-		if got != nil || err == nil || !strings.HasPrefix(err.Error(), test.want) {
-			t.Errorf("%s: got %s, %v, not %s", name, got, err, test.want)
-		}
+		testkit.DeepEqual(t, got, []byte(nil), name)
+		testkit.HasPrefix(t, fmt.Sprint(err), test.want, name)
 	}
 }
 

@@ -191,9 +191,7 @@ func TestManifests_NameTheResourcesOfPlurals(t *testing.T) {
 		"    - stores\n": 2, "name: default.stores.shops.example.com\n": 1, "name: validate.stores.shops.example.com\n": 1,
 		"  name: stores.shops.example.com\n": 1, "shops.shops": 0,
 	} {
-		if n := strings.Count(text, want); n != times {
-			t.Errorf("%q is there %d times, want %d, in\n%s", want, n, times, text)
-		}
+		testkit.Count(t, text, want, times)
 	}
 	o.Plurals[kind] = "Stores"
 	testkit.ErrorContains(t, o.Validate(), `Plurals: "Stores" is not the name of a resource for the kind Shop.shops.example.com`, "Validate returns")
@@ -268,9 +266,8 @@ func TestValidate_NamesEachMistake(t *testing.T) {
 		w := hooks()
 		w.Validating(allow, r)
 		err := w.Validate()
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %v, not %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
+		testkit.NotContains(t, fmt.Sprint(err), "\n")
 		testkit.Equal(t, fmt.Sprint(testkit.Err(w.Manifests())), fmt.Sprint(err), "Manifests returns")
 	}
 	w := hooks()

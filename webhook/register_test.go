@@ -126,9 +126,8 @@ func TestRegister_RestoresAndNamesTheFieldManager(t *testing.T) {
 			t.Errorf("before it is restored: %v", err)
 		}
 		time.Sleep(10 * time.Second)
-		if err := hooks.Check(t.Context()); err != nil || w.seconds()[0] != 10 {
-			t.Errorf("it is not restored: %v, %v", err, w.seconds())
-		}
+		testkit.NoError(t, hooks.Check(t.Context()), "it is not restored")
+		testkit.Equal(t, w.seconds()[0], 10, "it is not restored")
 		const line = `the field manager \"some-tool\" has changed .webhooks[name=\"one.shops.example.com\"].timeoutSeconds`
 		testkit.Count(t, w.log.String(), line, 1)
 		notes := ""
@@ -153,9 +152,7 @@ func TestRegister_DoesNotFightAtFullSpeed(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if fights := w.mutating().Generation - before; fights < 4 || fights > 40 {
-			t.Errorf("%d writes in 10 minutes", fights)
-		}
+		testkit.Between(t, w.mutating().Generation-before, 4, 40)
 	})
 }
 
@@ -194,9 +191,7 @@ func TestRegister_AFailureIsNamedAndRetriedSlowly(t *testing.T) {
 		if err := hooks.Check(t.Context()); err == nil || err.Error() != "MutatingWebhookConfiguration shop-operator is not in place: apply MutatingWebhookConfiguration shop-operator: patches are refused" {
 			t.Errorf("Check returns %v", err)
 		}
-		if n := patches.Load(); n < 10 || n > 20 {
-			t.Errorf("%d requests in 10 minutes", n)
-		}
+		testkit.Between(t, patches.Load(), 10, 20)
 		testkit.Count(t, w.log.String(), "a webhook registration is not in place", 1)
 	})
 }
@@ -208,9 +203,8 @@ func TestRegister_DuringARollout(t *testing.T) {
 		first, stopFirst := w.register(one)
 		_, stopSecond := w.register(one, two)
 		defer stopSecond()
-		if err := first.Check(t.Context()); err != nil || len(w.seconds()) != 2 {
-			t.Errorf("after the start of the second version: %v, %v", err, w.seconds())
-		}
+		testkit.NoError(t, first.Check(t.Context()), "after the start of the second version")
+		testkit.Len(t, w.seconds(), 2, "after the start of the second version")
 		stopFirst()
 		_, stopFirst = w.register(one) // a pod of the old version that starts late
 		testkit.Len(t, w.seconds(), 1, "after a late start of the first version")

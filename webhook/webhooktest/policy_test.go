@@ -216,9 +216,7 @@ func TestSameAsPolicy_OnTheRealServer(t *testing.T) {
 		}
 	}
 	c := kubernetes.NewForConfigOrDie(cfg).AdmissionregistrationV1()
-	if left, err := c.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{}); err != nil || len(left.Items) != 0 {
-		t.Errorf("policies are left: %v, %v", left, err)
-	}
+	testkit.Len(t, testkit.Must(c.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})).Items, 0, "policies are left")
 }
 
 // realServer starts a control plane with the CRD of sites.

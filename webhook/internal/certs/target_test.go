@@ -71,9 +71,7 @@ func TestBundle_AFightSlowsDown(t *testing.T) {
 				resets++
 			}
 		}
-		if resets < 8 || resets > 20 {
-			t.Errorf("%d resets in 20 minutes were undone; a few at once, then with a delay of up to 5 minutes", resets)
-		}
+		testkit.Between(t, resets, 8, 20) // a few at once, then with a delay of up to 5 minutes
 		testkit.Contains(t, w.logs.String(), "remove caBundle from the manifests that the-tool applies", "the log has no remedy")
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/term"
 )
 
@@ -33,17 +34,13 @@ func TestRun_SaysUnderWhichTerm(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- c.Run(ctx) }()
 			synctest.Wait()
-			if s := c.Snapshot(); !s.Leading || s.Term != name {
-				t.Errorf("the snapshot says that it leads: %t, under %q, want %q", s.Leading, s.Term, name)
-			}
+			testkit.Equal(t, c.Snapshot().Leading, true)
+			testkit.Equal(t, c.Snapshot().Term, name)
 			stop()
 			ok(t, <-ended)
-			if says := strings.Contains(log.String(), "leading without a term of leadership"); says != (name == "") {
-				t.Errorf("the log is %q", log.String())
-			}
-			if s := c.Snapshot(); s.Leading || s.Term != "" {
-				t.Errorf("after its end it leads: %t, under %q", s.Leading, s.Term)
-			}
+			testkit.Equal(t, strings.Contains(log.String(), "leading without a term of leadership"), name == "", log)
+			testkit.Equal(t, c.Snapshot().Leading, false, "after its end")
+			testkit.Equal(t, c.Snapshot().Term, "", "after its end")
 		})
 	}
 }

@@ -178,9 +178,9 @@ func TestC6_KeyWaitsForItsWrites(t *testing.T) {
 		r.start()
 		r.want(r.after(100*time.Millisecond), 0)
 		look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"})
-		if look.State != workqueue.Parked || !strings.Contains(look.ParkReason, "Secret.v1") || !strings.Contains(look.ParkReason, "default/a") {
-			t.Errorf("the key is %+v", look)
-		}
+		testkit.Equal(t, look.State, workqueue.Parked)
+		testkit.Contains(t, look.ParkReason, "Secret.v1")
+		testkit.Contains(t, look.ParkReason, "default/a")
 		if len(look.Reasons) == 0 || look.Reasons[0].Event != workqueue.EventAfter {
 			t.Errorf("it waits without the reason for which it was due: %+v", look.Reasons)
 		}
@@ -323,9 +323,7 @@ func TestC6_ALostAnswerIsNotRepeated(t *testing.T) {
 		r.start()
 		r.api.Lag(5 * time.Second) // the watch does not show it yet when the API server is asked
 		r.after(5 * time.Minute)
-		if n := r.api.Count("create", sim.Secrets); n != 2 { // and the intercepted one
-			t.Errorf("%d requests to create", n)
-		}
+		testkit.Equal(t, r.api.Count("create", sim.Secrets), 2) // and the intercepted one
 		testkit.Count(t, lines.String(), "level=ERROR", 1)
 	})
 }

@@ -289,17 +289,14 @@ func TestC11_PausesAndLogLevelsEndWithTheObject(t *testing.T) {
 		m.want(t, "p create, p delete")
 		m.api.Remove(sim.ConfigMaps, "default", "v")
 		m.want(t, "v delete")
-		if got := strings.Count(log.String(), "looking"); got != 2 || !strings.Contains(log.String(), "name=v") {
-			t.Errorf("%d lines of level debug, want 2 of v:\n%s", got, &log)
-		}
+		testkit.Count(t, log.String(), "looking", 2)
+		testkit.Contains(t, log.String(), "name=v")
 		if s := m.Snapshot(); s.Keys != nil {
 			t.Errorf("left: %+v", s.Keys)
 		}
 		m.put(t, marked("p", "1"), "p create") // another object of that name
 		m.put(t, marked("v", "1"), "v create")
-		if got := strings.Count(log.String(), "looking"); got != 2 {
-			t.Errorf("the log level holds for another object:\n%s", &log)
-		}
+		testkit.Count(t, log.String(), "looking", 2)
 		m.SetLogLevel(verbose, slog.LevelDebug)
 		m.put(t, marked("v", "2"), "v update")
 		if s := m.Snapshot(); len(s.Keys) != 1 || s.Keys[0].LogLevel == nil {

@@ -142,9 +142,8 @@ func TestDefault_KeepsEarlierAdds(t *testing.T) {
 		if k, known := q.Lookup("a"); !known || len(k.Reasons) != 2 {
 			t.Errorf("before the start, the key is %+v, known: %t", k, known)
 		}
-		if s := c.Snapshot(); !s.Paused || len(s.Queue.Keys) != 6 {
-			t.Errorf("before the start, the snapshot is %+v", s)
-		}
+		testkit.Equal(t, c.Snapshot().Paused, true)
+		testkit.Len(t, c.Snapshot().Queue.Keys, 6)
 		c.Default(controller.Options{Classes: append(workqueue.ThreeClasses(), workqueue.ClassWeight{Class: 5, Weight: 100}), MinInterval: time.Second})
 		ok(t, c.Validate())
 		time.Sleep(30 * time.Second)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,9 +58,8 @@ func TestInfoOf_ReconcileAndHooksReadTheSame(t *testing.T) {
 		})
 		c.Queue().AddWith(clusterKey{"east", "a"}, workqueue.AddOptions{Class: workqueue.Interactive, Reason: workqueue.Reason{Source: "test", Event: "first"}})
 		ok(t, c.Run(ctx))
-		if !reflect.DeepEqual(before, in) || !reflect.DeepEqual(in, after) {
-			t.Errorf("before\n%+v, in\n%+v, after\n%+v", before, in, after)
-		}
+		testkit.DeepEqual(t, before, in)
+		testkit.DeepEqual(t, in, after)
 		if in.Controller != "info" || in.Key != any(clusterKey{"east", "a"}) || in.Attempt != 2 || in.Class != workqueue.Interactive || in.Tenant != "east" ||
 			in.Queued.IsZero() || len(in.Reasons) != 1 || in.Reasons[0].Event != workqueue.EventRetry {
 			t.Errorf("the Info is %+v", in)
@@ -146,15 +144,14 @@ func TestMaxAttempts_UntilTheNextEvent(t *testing.T) {
 			t.Errorf("the attempts were %v", attempts)
 		}
 		for i, r := range seen.all {
-			if r.GaveUp != (i%3 == 2) || r.Outcome != map[bool]hook.Outcome{false: hook.Failed, true: hook.Panicked}[i == 5] {
-				t.Errorf("Reconciled was told %+v of Reconcile %d", r, i)
-			}
+			testkit.Equal(t, r.GaveUp, i%3 == 2, i)
+			testkit.Equal(t, r.Outcome, map[bool]hook.Outcome{false: hook.Failed, true: hook.Panicked}[i == 5], i)
 		}
 		if len(gave) != 2 || gave[0].Attempts != 3 || gave[0].Key != "a" || gave[0].Err != errFlaky || gave[0].ReconcileID == "" || gave[0].Controller != "test" {
 			t.Errorf("GaveUp was told %+v", gave)
 		}
-		if n := strings.Count(out.String(), `level=ERROR msg="reconcile failed too often; not retried until its next event"`); n != 2 || strings.Count(out.String(), "attempt=3") != 2 || strings.Contains(out.String(), "attempts=") {
-			t.Errorf("the log has %d lines\n%s", n, out.String())
-		}
+		testkit.Count(t, out.String(), `level=ERROR msg="reconcile failed too often; not retried until its next event"`, 2)
+		testkit.Count(t, out.String(), "attempt=3", 2)
+		testkit.NotContains(t, out.String(), "attempts=")
 	})
 }

@@ -65,9 +65,8 @@ func TestC6_AWriteAfterTheReconcileIsRefused(t *testing.T) {
 				if text := refused.Error(); !strings.HasPrefix(text, says) {
 					t.Errorf("the error says %q", text)
 				}
-				if n := strings.Count(lines.String(), "level=ERROR"); n != 1 || !strings.Contains(lines.String(), "key=default/a reconcileID="+refused.ReconcileID) {
-					t.Errorf("the log has it %d times:\n%s", n, lines.String())
-				}
+				testkit.Count(t, lines.String(), "level=ERROR", 1)
+				testkit.Contains(t, lines.String(), "key=default/a reconcileID="+refused.ReconcileID)
 				testkit.Equal(t, r.api.Object(sim.Secrets, "default", "late"), nil, "the late write was made")
 			})
 		})

@@ -91,9 +91,7 @@ func TestLoggers(t *testing.T) {
 						seen++
 					}
 				}
-				if seen != 3 {
-					t.Errorf("the log has\n%s", out.String())
-				}
+				testkit.Equal(t, seen, 3, &out)
 			})
 		})
 	}
@@ -150,9 +148,7 @@ func TestJSONLogsAreText(t *testing.T) {
 			"key of from a Reconcile": "default/a", "key of reconcile failed": "default/a", "retryAfter of reconcile failed": "5ms",
 			"key of reconcile is slow": "default/a", "took of reconcile is slow": "1m0s",
 		} {
-			if found[name] != want {
-				t.Errorf("%s is %q, want %q, in\n%s", name, found[name], want, out.String())
-			}
+			testkit.Equal(t, found[name], want, name)
 		}
 	})
 }
@@ -252,9 +248,8 @@ func TestLog_FurtherGroupsAreCounted(t *testing.T) {
 				stop := start(t, c)
 				time.Sleep(test.last)
 				ok(t, stop())
-				if n := strings.Count(out.String(), test.want); n != 1 || strings.Count(out.String(), "further groups") != 1 {
-					t.Errorf("%d lines with %s:\n%s", n, test.want, out.String())
-				}
+				testkit.Count(t, out.String(), test.want, 1)
+				testkit.Count(t, out.String(), "further groups", 1)
 				keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.Contains(out.String(), " key="+key+" attempt=") })
 				testkit.Equal(t, len(keys), test.keys, "keys have a line")
 			})
@@ -433,9 +428,8 @@ func TestLog_AnObjectThatWasJustDeleted(t *testing.T) {
 				ok(t, stop())
 				text := out.String()
 				calm, loud := strings.Count(text, `level=INFO msg="reconcile will be retried"`), strings.Count(text, `level=ERROR msg="reconcile failed"`)
-				if calm+loud != 6 || loud != test.errors {
-					t.Errorf("%d lines at level info and %d errors, want 6 lines and %d errors:\n%s", calm, loud, test.errors, text)
-				}
+				testkit.Equal(t, calm+loud, 6)
+				testkit.Equal(t, loud, test.errors)
 			})
 		})
 	}

@@ -33,9 +33,7 @@ func TestC6_CreateOrUpdateFromTheCache(t *testing.T) {
 			if err != nil {
 				return controller.Result{}, err
 			}
-			if got := len(found.Data); got != min(len(results), 3) {
-				t.Errorf("Reconcile %d reads %d fields", len(results), got)
-			}
+			testkit.Len(t, found.Data, min(len(results), 3))
 			_, result, err := client.CreateOrUpdate(ctx, r.secret(), found, func(s *corev1.Secret) error {
 				if n := len(s.Data); n < 3 {
 					if s.Data == nil {

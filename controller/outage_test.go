@@ -111,9 +111,8 @@ func TestC6_WaitsAgainAfterTheBound(t *testing.T) {
 		if len(at) != 3 || at[1] < 5*time.Second || at[1] > 6*time.Second || at[2] < 16*time.Second {
 			t.Errorf("reconciled at %v, want the third to see the Secret", at)
 		}
-		if r.stale[1] == nil || r.stale[2] != nil {
-			t.Errorf("Stale returned %v", r.stale)
-		}
+		testkit.NotEqual(t, r.stale[1], nil)
+		testkit.Equal(t, r.stale[2], nil)
 	})
 }
 
@@ -158,9 +157,9 @@ func TestC6_AsksAboutLostAnswers(t *testing.T) {
 				if stored && (len(at) != 3 || at[1] < 10*time.Second) || !stored && (len(at) != 3 || at[1] < time.Second || at[1] > 2*time.Second) {
 					t.Errorf("reconciled at %v", at)
 				}
-				if r.stale[0] != nil || r.stale[1] == nil || r.stale[2] != nil {
-					t.Errorf("Stale returned %v", r.stale)
-				}
+				testkit.Equal(t, r.stale[0], nil)
+				testkit.NotEqual(t, r.stale[1], nil)
+				testkit.Equal(t, r.stale[2], nil)
 				if r.control.Remembered() > 0 {
 					t.Error("what is shown is remembered")
 				}
@@ -265,9 +264,9 @@ func TestC6_StaleIsNoFailure(t *testing.T) {
 		r.outage()
 		before := len(r.after(3 * time.Minute))
 		look, _ := r.control.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "a"})
-		if look.State != workqueue.Parked || look.Attempts != 0 || !strings.Contains(look.ParkReason, "Secret.v1") {
-			t.Errorf("the key is %+v", look)
-		}
+		testkit.Equal(t, look.State, workqueue.Parked)
+		testkit.Equal(t, look.Attempts, 0)
+		testkit.Contains(t, look.ParkReason, "Secret.v1")
 		if before > 10 { // one after each Options.ReadYourWrites
 			t.Errorf("%d Reconciles in an outage of 3 minutes", before)
 		}
@@ -383,9 +382,7 @@ func TestLog_FewLinesPerGroup(t *testing.T) {
 		r.start()
 		r.after(15 * time.Second)
 		for _, text := range []string{"connect: refused", "Operation cannot be fulfilled", "wrapped: full"} {
-			if got := strings.Count(lines.String(), text); got != 11 { // ten, and one after 10 s
-				t.Errorf("%d lines about %q, want 11", got, text)
-			}
+			testkit.Count(t, lines.String(), text, 11) // ten, and one after 10 s
 		}
 		testkit.Contains(t, lines.String(), "unlogged=3", "the log does not count the lines that were left out")
 	})

@@ -213,9 +213,7 @@ func TestC10_EveryReconcileHasAReason(t *testing.T) {
 				r.start()
 				r.want(r.after(2*time.Hour), 0, test.after)
 				testkit.Equal(t, event, test.event, "the recorded reason")
-				if quiet := !strings.Contains(out.String(), "level=ERROR"); quiet != test.silent {
-					t.Errorf("the log has %s", out.String())
-				}
+				testkit.Equal(t, strings.Contains(out.String(), "level=ERROR"), !test.silent, &out)
 			})
 		})
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -85,9 +86,9 @@ func TestC6_AWriteAfterARestore(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		r.start()
 		at := r.after(2 * time.Minute)
-		if len(at) != 3 || own != nil || !apierrors.IsNotFound(gone) {
-			t.Errorf("reconciled at %v; its Secret: %v, another one: %v", at, own, gone)
-		}
+		testkit.Len(t, at, 3)
+		testkit.Equal(t, own, nil)
+		testkit.ErrorSatisfies(t, gone, apierrors.IsNotFound)
 	})
 }
 

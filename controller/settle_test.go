@@ -63,9 +63,7 @@ func TestC1_OneReconcilePerKeyAtATime(t *testing.T) {
 		time.Sleep(time.Minute)
 		ok(t, stop())
 		testkit.Equal(t, most, 3, "keys at once")
-		if want := 3 * 11; total != want { // one at the start, and one after each 10 ms with adds
-			t.Errorf("%d Reconciles, want %d", total, want)
-		}
+		testkit.Equal(t, total, 3*11) // one at the start, and one after each 10 ms with adds
 	})
 }
 
@@ -154,9 +152,8 @@ func TestC2_ANamespaceThatIsBeingDeleted(t *testing.T) {
 		ok(t, stop())
 		second := time.Second
 		wantTimes(t, seen, 0, 30*second, 60*second, 70*second, 70*second+40*time.Millisecond)
-		if text := lines.String(); strings.Count(text, "level=INFO msg=\"reconcile will be retried\"") != 3 || strings.Count(text, "level=ERROR") != 1 {
-			t.Errorf("the log is\n%s", text)
-		}
+		testkit.Count(t, lines.String(), "level=INFO msg=\"reconcile will be retried\"", 3)
+		testkit.Count(t, lines.String(), "level=ERROR", 1)
 	})
 }
 
@@ -172,9 +169,8 @@ func TestC2_ANamespaceThatIsBeingDeletedIsNotGivenUp(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		ok(t, stop())
 		wantTimes(t, seen, 0, 30*time.Second, time.Minute, 90*time.Second)
-		if text := lines.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "failed too often") {
-			t.Errorf("the log is\n%s", text)
-		}
+		testkit.Count(t, lines.String(), "level=ERROR", 1)
+		testkit.Contains(t, lines.String(), "failed too often")
 	})
 }
 

@@ -112,9 +112,8 @@ func TestShards_ATermServesWhatItAdopts(t *testing.T) {
 			ok(t, <-led)
 			r.control.Requeue(keyOf("a"))
 			r.wantEmptyQueue("between terms")
-			if a.Stopped() || *r.control.Snapshot().Slots != 0 {
-				t.Errorf("it serves %d slots", *r.control.Snapshot().Slots)
-			}
+			testkit.Equal(t, a.Stopped(), false)
+			testkit.Equal(t, *r.control.Snapshot().Slots, 0)
 		}
 		cancel()
 		ok(t, <-warmed)

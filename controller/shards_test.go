@@ -301,9 +301,9 @@ func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 		all.Acquire(a, b, c)
 		r.wantSeen("at once", 0, "c")
 		waits := a.Waiting()["test"]
-		if !strings.Contains(waits, "the write of secrets") || b.Waiting()["test"] != waits || len(c.Waiting()) > 0 {
-			t.Errorf("waiting: %v, %v, %v", a.Waiting(), b.Waiting(), c.Waiting())
-		}
+		testkit.Contains(t, waits, "the write of secrets")
+		testkit.Equal(t, b.Waiting()["test"], waits)
+		testkit.Len(t, c.Waiting(), 0)
 		r.control.Requeue(keyOf("a"))
 		r.wantSeen("before", 10*time.Second-1, "")
 		r.wantSeen("after", 1, "a b1 b2")
@@ -326,9 +326,9 @@ func TestP4_TheWaitForAnOwnerIsBounded(t *testing.T) {
 		all.Acquire(ownership('a', r.leftBehind(time.Minute)), ownership('c', nil))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if fmt.Sprint(r.keys) != "[c a]" || r.stale[0] != nil || r.stale[1] == nil || !strings.Contains(r.stale[1].Error(), "the write of secrets") {
-			t.Errorf("reconciled %v, stale: %v", r.keys, r.stale)
-		}
+		testkit.Equal(t, fmt.Sprint(r.keys), "[c a]")
+		testkit.Equal(t, r.stale[0], nil)
+		testkit.ErrorContains(t, r.stale[1], "the write of secrets")
 		if len(r.taken) != 1 || !r.taken[0].Expired || strings.Count(out.String(), "leader=other") != 1 {
 			t.Errorf("told %+v; the log:\n%s", r.taken, out)
 		}
@@ -428,9 +428,8 @@ func TestShards_AKeyWithoutASlotIsReported(t *testing.T) {
 		r.put("x")
 		r.wantSeen("acquired", time.Second, "a")
 		const want = `level=ERROR msg="a key has no slot, so no process reconciles it" controller=test key=default/x err="no slot for x"`
-		if strings.Count(out.String(), want) != 1 || strings.Count(out.String(), "no slot") != 2 {
-			t.Errorf("the log is:\n%s", out)
-		}
+		testkit.Count(t, out.String(), want, 1)
+		testkit.Count(t, out.String(), "no slot", 2)
 	})
 }
 

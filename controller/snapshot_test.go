@@ -71,9 +71,9 @@ func TestSnapshot(t *testing.T) {
 		var back struct {
 			Running []struct{ Key, Class string }
 		}
-		if err := json.Unmarshal(text, &back); err != nil || back.Running[0].Key != "a" || back.Running[0].Class != "normal" {
-			t.Errorf("%v in\n%s", err, text)
-		}
+		testkit.NoError(t, json.Unmarshal(text, &back))
+		testkit.Equal(t, back.Running[0].Key, "a")
+		testkit.Equal(t, back.Running[0].Class, "normal")
 		for _, want := range []string{`"LogLevel": "DEBUG"`, `"PausedBy": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
 			testkit.Contains(t, string(text), want, fmt.Sprintf("%s is not in", want))
 		}

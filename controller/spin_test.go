@@ -129,7 +129,6 @@ func TestC13_Interrupts(t *testing.T) {
 			counts[most] = len(r.after(3 * time.Second))
 		})
 	}
-	if counts[0] == 0 || counts[0] != counts[3] {
-		t.Errorf("Reconciles by MaxInterrupts: %v", counts)
-	}
+	testkit.NotEqual(t, counts[0], 0, "Reconciles by MaxInterrupts")
+	testkit.Equal(t, counts[0], counts[3], "Reconciles by MaxInterrupts")
 }

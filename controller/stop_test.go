@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,9 +55,8 @@ func TestC8_AfterTheGraceTheContextEndsWithACause(t *testing.T) {
 		testkit.ErrorIs(t, cause, context.Canceled)
 		testkit.ErrorContains(t, cause, "the grace time of 10s is over")
 		testkit.SlicesEqual(t, seenOutcomes.list(), []hook.Outcome{hook.Interrupted}, "the hook saw")
-		if text := lines.String(); strings.Contains(text, "ERROR") || !strings.Contains(text, "reconcile interrupted") {
-			t.Errorf("the log says\n%s", text)
-		}
+		testkit.NotContains(t, lines.String(), "ERROR")
+		testkit.Contains(t, lines.String(), "reconcile interrupted")
 	})
 }
 
@@ -292,8 +290,8 @@ func TestC8_TheLogNamesWhatDoesNotStop(t *testing.T) {
 		time.Sleep(time.Second)
 		ok(t, stop())
 		const want = `level=WARN msg="reconcile ignores the end of its context" controller=test key=stubborn`
-		if n := strings.Count(out.String(), "ignores the end"); n != 1 || !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "stop_test.go") {
-			t.Errorf("the log has no %s with a stack:\n%s", want, out.String())
-		}
+		testkit.Count(t, out.String(), "ignores the end", 1)
+		testkit.Contains(t, out.String(), want)
+		testkit.Contains(t, out.String(), "stop_test.go")
 	})
 }

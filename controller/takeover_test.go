@@ -265,9 +265,9 @@ func TestL9_IsBounded(t *testing.T) {
 				if len(*told) != 1 || !(*told)[0].Expired || (*told)[0].Took != c.at || !strings.Contains((*told)[0].Doubts.Error(), says) {
 					t.Errorf("told %+v", *told)
 				}
-				if lines := strings.Count(out.String(), "level=WARN"); lines != 1 || !strings.Contains(out.String(), says) || !strings.Contains(out.String(), "leader=a") {
-					t.Errorf("the log has %d warnings:\n%s", lines, out)
-				}
+				testkit.Count(t, out.String(), "level=WARN", 1)
+				testkit.Contains(t, out.String(), says)
+				testkit.Contains(t, out.String(), "leader=a")
 				time.Sleep(time.Minute) // it is visible
 				r.control.Requeue(types.NamespacedName{Namespace: "default", Name: "a"})
 				synctest.Wait()
@@ -287,8 +287,8 @@ func TestL9_AStopEndsTheWait(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		began := time.Now()
 		stop()
-		if took := time.Since(began); took != 0 || len(r.at) != 0 || len(*told) != 0 {
-			t.Errorf("it took %s, reconciled at %s, told %+v", took, r.at, *told)
-		}
+		testkit.Equal(t, time.Since(began), 0)
+		testkit.Len(t, r.at, 0)
+		testkit.Len(t, *told, 0)
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/source"
 	"github.com/setpoint-dev/setpoint/why"
 )
@@ -28,9 +29,7 @@ func TestValueOf_UnknownKind(t *testing.T) {
 	p.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: `{"data":{"password":"aHVudGVyMg=="}}`}
 	type own struct{ *corev1.Secret }
 	for what, o := range map[string]handler.Object{"unstructured": u, "metadata": p, "embedded": own{&corev1.Secret{Data: map[string][]byte{"password": []byte("hunter2")}}}} {
-		if v := controller.ValueOf("", "Unstructured", o); v.Hidden == "" {
-			t.Errorf("%s: shown: %s", what, v.JSON)
-		}
+		testkit.NotEqual(t, controller.ValueOf("", "Unstructured", o).Hidden, "", what)
 	}
 }
 

@@ -84,9 +84,7 @@ func TestALongWaitIsLogged(t *testing.T) {
 					lines int
 				}{{9 * time.Second, 0}, {2 * time.Second, 1}, {58 * time.Second, 1}, {2 * time.Second, 2}} {
 					time.Sleep(step.after)
-					if n := strings.Count(lines.String(), name); n != step.lines {
-						t.Errorf("%d lines after %s more, want %d:\n%s", n, step.after, step.lines, &lines)
-					}
+					testkit.Count(t, lines.String(), name, step.lines, step)
 				}
 				ok(t, stop())
 			})
@@ -111,9 +109,7 @@ func TestStopWhileNothingSyncs(t *testing.T) {
 		stop = start(t, c)
 		time.Sleep(time.Second)
 		ok(t, stop())
-		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("it took %s to stop", took-2*time.Second)
-		}
+		testkit.Equal(t, time.Since(began), 2*time.Second)
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,15 +39,12 @@ func TestUnwatch(t *testing.T) {
 		if states := c.Snapshot().Sources; len(states) != 1 || states[0].Source != "Fake(second)" {
 			t.Errorf("the sources are %v", states)
 		}
-		if !first.ended.Load() || second.ended.Load() {
-			t.Errorf("ended: %v, %v", first.ended.Load(), second.ended.Load())
-		}
+		testkit.Equal(t, first.ended.Load(), true)
+		testkit.Equal(t, second.ended.Load(), false)
 		(<-second.queue).Queue.AddAll([]string{"d"}, workqueue.AddOptions{})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if !slices.Equal(seen.keys, []string{"a", "d", "b", "c"}) { // d is a change
-			t.Errorf("reconciled %v", seen.keys)
-		}
+		testkit.SlicesEqual(t, seen.keys, []string{"a", "d", "b", "c"}) // d is a change
 		testkit.Equal(t, fmt.Sprint(c.Unwatch(t.Context(), first)), `controller "test": Fake(first) is not watched`, "twice")
 		testkit.NotEqual(t, c.Unwatch(t.Context(), nil), nil, "nothing was unwatched")
 		ok(t, stop())
@@ -142,9 +138,8 @@ func TestUnwatchInAReconcile(t *testing.T) {
 		c.Watch(src)
 		stop := start(t, c)
 		synctest.Wait()
-		if !unwatched || !src.ended.Load() {
-			t.Error("it is watched still")
-		}
+		testkit.Equal(t, unwatched, true)
+		testkit.Equal(t, src.ended.Load(), true)
 		ok(t, stop())
 	})
 }
@@ -213,13 +208,9 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 			`level=WARN msg="source is not synced; workers start without it" controller=test source=Fake(broken) err="failing: no such API"`,
 			`level=WARN msg="source is not synced; workers start without it" controller=test source=Secrets err="Secrets: failing: no right"`,
 		} {
-			if strings.Count(lines.String(), line) != 1 {
-				t.Errorf("no line\n%s\nin\n%s", line, &lines)
-			}
+			testkit.Count(t, lines.String(), line, 1)
 		}
-		if strings.Contains(lines.String(), "synced now") {
-			t.Errorf("too early:\n%s", &lines)
-		}
+		testkit.NotContains(t, lines.String(), "synced now", "too early")
 		time.Sleep(time.Hour)
 		close(broken.hold)
 		synctest.Wait()
@@ -232,9 +223,7 @@ func TestS9_WorkersDoNotWaitForTrouble(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, stale, nil)
 		for _, name := range []string{"Fake(broken)", "Secrets"} {
-			if line := `level=INFO msg="source is synced now" controller=test source=` + name; strings.Count(lines.String(), line) != 1 {
-				t.Errorf("no line\n%s\nin\n%s", line, &lines)
-			}
+			testkit.Count(t, lines.String(), `level=INFO msg="source is synced now" controller=test source=`+name, 1)
 		}
 		ok(t, stop())
 	})

@@ -89,9 +89,7 @@ func TestC9_ASlowReconcileIsReportedOnceWithItsStack(t *testing.T) {
 			t.Errorf("reported again: %+v", all)
 		}
 		text := lines.String()
-		if n := strings.Count(text, "reconcile is slow"); n != 1 {
-			t.Errorf("%d lines in\n%s", n, text)
-		}
+		testkit.Count(t, text, "reconcile is slow", 1)
 		for _, want := range []string{"level=WARN", "controller=test", "key=slow", "reconcileID=" + got.ReconcileID, "took=1m0s", "controller_test.hang("} {
 			testkit.Contains(t, text, want, "the log")
 		}
@@ -250,19 +248,15 @@ func TestProgress(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			p := c.Snapshot().Progress
-			if p.Ready != ready || p.Running != running || p.Stalled != stalled {
-				t.Errorf("got %+v, want %d ready, %d running, stalled for %s", p, ready, running, stalled)
-			}
-			if err := alive(); (err != nil) != (stalled >= 10*time.Minute) {
-				t.Errorf("stalled for %s: %v", stalled, err)
-			}
+			testkit.Equal(t, p.Ready, ready)
+			testkit.Equal(t, p.Running, running)
+			testkit.Equal(t, p.Stalled, stalled)
+			testkit.Equal(t, alive() != nil, stalled >= 10*time.Minute, stalled)
 			return p
 		}
 		c.Queue().Add("before")
 		time.Sleep(time.Hour)
-		if p := want(1, 0, 0); !p.LastCompleted.IsZero() { // it does not lead
-			t.Errorf("nothing has completed: %+v", p)
-		}
+		testkit.Equal(t, want(1, 0, 0).LastCompleted.IsZero(), true, "nothing has completed") // it does not lead
 		end := c.lead(t, time.Hour)
 		want(0, 0, 0)
 		completed := time.Now()
@@ -277,9 +271,9 @@ func TestProgress(t *testing.T) {
 		c.Queue().Add("a")
 		want(1, 2, time.Hour) // both have been busy for so long
 		err := alive()
-		if err == nil || !strings.Contains(err.Error(), `controller "test"`) || !strings.Contains(err.Error(), "stuck 1") || !strings.Contains(err.Error(), "1h0m0s") {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, err, `controller "test"`)
+		testkit.ErrorContains(t, err, "stuck 1")
+		testkit.ErrorContains(t, err, "1h0m0s")
 		c.Pause()
 		want(1, 2, 0) // the workers are not the cause
 		c.Resume()
@@ -288,9 +282,7 @@ func TestProgress(t *testing.T) {
 		want(1, 2, 9*time.Minute)
 		release <- struct{}{}
 		want(0, 1, 0)
-		if p := c.Snapshot().Progress; !p.LastCompleted.Equal(time.Now()) {
-			t.Errorf("got %+v", p)
-		}
+		testkit.Equal(t, time.Until(c.Snapshot().Progress.LastCompleted), 0)
 		close(release)
 		end()
 		c.Queue().Add("after")

@@ -31,9 +31,8 @@ func TestReasons_Repeats(t *testing.T) {
 			add(event, 0)
 		}
 		want("[x+1 y+0 x+2]")
-		if k, _ := q.Lookup("a"); !k.Reasons[2].At.Equal(q.core.start.Add(4 * time.Second)) {
-			t.Errorf("the first of the repeated ones was at %v", k.Reasons[2].At)
-		}
+		k, _ := q.Lookup("a")
+		testkit.Equal(t, k.Reasons[2].At.Sub(q.core.start), 4*time.Second)
 		q.RequeueNow("a", Reason{})
 		q.RequeueNow("a", Reason{})
 		want("[x+1 y+0 x+2 RequeueNow+1]")

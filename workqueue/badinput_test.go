@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,9 +75,8 @@ func TestBadInput_UnequalKeys(t *testing.T) {
 	q.Add(1.5)
 	q.Add(floats{1})
 	testkit.SlicesEqual(t, order(t, q), []any{1.5, floats{1}}, "deliveries")
-	if got := q.Snapshot().Dropped["not equal to itself"]; got != dropped || total(q) != 0 {
-		t.Errorf("%d were dropped, want %d; lengths %+v", got, dropped, q.Len())
-	}
+	testkit.Equal(t, q.Snapshot().Dropped["not equal to itself"], dropped)
+	testkit.Equal(t, total(q), 0)
 }
 
 func TestBadInput_Panics(t *testing.T) {
@@ -100,9 +98,8 @@ func TestBadInput_Panics(t *testing.T) {
 				hook.On(func(*hook.QueueDropped) { boom() }),
 				hook.On(func(*hook.QueueMisused) { boom() }),
 				hook.On(func(p *hook.QueuePanicked) {
-					if p.Value != "boom" || !strings.Contains(string(p.Stack), "TestBadInput_Panics") {
-						t.Errorf("reported %+v", *p)
-					}
+					testkit.Equal(t, p.Value, "boom")
+					testkit.Contains(t, string(p.Stack), "TestBadInput_Panics")
 					reported = append(reported, p.Func)
 					boom()
 				}),
@@ -128,9 +125,7 @@ func TestBadInput_Panics(t *testing.T) {
 		want := []string{"Backoff", "Hook(QueueAdded)", "Hook(QueueClosed)", "Hook(QueueDelayed)", "Hook(QueueDropped)",
 			"Hook(QueueMisused)", "Hook(QueueOpened)", "Hook(QueueSettled)", "Hook(QueueTaken)", "Own", "Tenant"}
 		testkit.SlicesEqual(t, slices.Compact(slices.Clone(reported)), want)
-		if n := q.Snapshot().Panics; n != len(reported) {
-			t.Errorf("%d panics were counted, %d reported", n, len(reported))
-		}
+		testkit.Equal(t, q.Snapshot().Panics, len(reported))
 	})
 }
 

@@ -276,9 +276,8 @@ func TestW4_AddDoesNotCancelAddAfter(t *testing.T) {
 			key, _ := r.Get()
 			r.Done(key)
 		}
-		if r.Len() != 0 || total(q) != 0 {
-			t.Error("there was not exactly one delivery for each")
-		}
+		testkit.Equal(t, r.Len(), 0)
+		testkit.Equal(t, total(q), 0)
 	})
 }
 
@@ -302,9 +301,7 @@ func TestW5_Class(t *testing.T) {
 	class := func(want Class) Item[string] {
 		t.Helper()
 		item := mustGet(t, q)
-		if item.Class() != want {
-			t.Errorf("class of %v is %v, want %v", item.Key(), item.Class(), want)
-		}
+		testkit.Equal(t, item.Class(), want, item.Key())
 		return item
 	}
 	q.AddWith("a", AddOptions{Class: Background})

@@ -58,9 +58,7 @@ func TestHooks(t *testing.T) {
 		if s.Ready != 2 || s.Held != 2 || !maps.Equal(s.ReadyByClass, map[int]int{1: 0, 0: 1, -1: 1}) || s.Longest != time.Second || s.Unfinished != time.Second {
 			t.Errorf("stats are %+v", s)
 		}
-		if ready := q.ReadyByClass(); !maps.Equal(ready, map[Class]int{Interactive: 0, Normal: 1, Background: 1}) {
-			t.Errorf("ready by class: %v", ready)
-		}
+		testkit.DeepEqual(t, q.ReadyByClass(), map[Class]int{Interactive: 0, Normal: 1, Background: 1}, "ready by class")
 		time.Sleep(time.Second)
 		if s := stats(); s.Longest != 2*time.Second || s.Unfinished != 3*time.Second {
 			t.Errorf("stats are %+v", s)
@@ -92,9 +90,8 @@ func TestHooks_WithoutReasons(t *testing.T) {
 		time.Sleep(time.Second)
 		k, _ := q.Lookup("a")
 		testkit.Equal(t, k.Since.Equal(added), true, fmt.Sprintf("ready since %v, want %v", k.Since, added))
-		if item := mustGet(t, q); waited != time.Second || !item.Queued().Equal(added) {
-			t.Errorf("waited %v since %v", waited, item.Queued())
-		}
+		testkit.Equal(t, mustGet(t, q).Queued().Sub(added), 0)
+		testkit.Equal(t, waited, time.Second)
 	})
 }
 

@@ -112,9 +112,9 @@ func TestInterface_Drain(t *testing.T) {
 		r.Done(a)
 		r.Add("c")
 		synctest.Wait()
-		if drained.Load() != 0 || r.Len() != 1 || !r.ShuttingDown() {
-			t.Errorf("%d have returned although a key is queued", drained.Load())
-		}
+		testkit.Equal(t, drained.Load(), 0)
+		testkit.Equal(t, r.Len(), 1)
+		testkit.Equal(t, r.ShuttingDown(), true)
 		b, shutdown := r.Get()
 		testkit.Equal(t, b, "b", "Get after ShutDownWithDrain")
 		testkit.Equal(t, shutdown, false, "Get after ShutDownWithDrain")
@@ -148,9 +148,8 @@ func TestInterface_DoneWithoutGet(t *testing.T) {
 	r.Add("a")
 	r.Done("a")
 	r.Done("b")
-	if r.Len() != 1 || q.Snapshot().Misused != 2 { // client-go has it twice now
-		t.Errorf("%d keys are queued, %d misuses counted", r.Len(), q.Snapshot().Misused)
-	}
+	testkit.Equal(t, r.Len(), 1) // client-go has it twice now
+	testkit.Equal(t, q.Snapshot().Misused, 2)
 }
 
 func TestInterface_SameKeyBothWays(t *testing.T) {
@@ -167,7 +166,5 @@ func TestInterface_SameKeyBothWays(t *testing.T) {
 	testkit.Equal(t, r.NumRequeues("a"), 0, "NumRequeues after Forget")
 	r.ShutDown()
 	r.AddRateLimited("b")
-	if total(q) != 0 {
-		t.Errorf("lengths after ShutDown: %+v", q.Len())
-	}
+	testkit.Equal(t, total(q), 0, "after ShutDown")
 }

@@ -34,9 +34,9 @@ func TestW11_Snapshot(t *testing.T) {
 		if a.Key != "a1" || a.Tenant != "a" || a.State != Ready || a.Class != Normal || a.Reasons[0].Event != "Tick" || !a.Since.Equal(s.At) {
 			t.Errorf("a1 is %+v", a)
 		}
-		if b.Attempts != 1 || b.Reasons[0].Event != EventRetry || !b.Since.Equal(q.core.start.Add(5*time.Millisecond)) {
-			t.Errorf("b1 is %+v", b)
-		}
+		testkit.Equal(t, b.Attempts, 1)
+		testkit.Equal(t, b.Reasons[0].Event, EventRetry)
+		testkit.Equal(t, b.Since.Sub(q.core.start), 5*time.Millisecond)
 		if k, ok := q.Lookup("a1"); !ok || fmt.Sprint(k) != fmt.Sprint(a) {
 			t.Errorf("Lookup: %+v, %v", k, ok)
 		}

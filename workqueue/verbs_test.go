@@ -35,13 +35,13 @@ func TestPark(t *testing.T) {
 		wantLen(t, q, Len{Parked: 1})
 		k, _ := q.Lookup("a")
 		testkit.Equal(t, k.ParkReason, "cache is behind", "parked because")
-		if !q.Wake("a") || q.Wake("a") || q.Wake("b") {
-			t.Error("Wake does not know who is parked")
-		}
+		testkit.Equal(t, q.Wake("a"), true)
+		testkit.Equal(t, q.Wake("a"), false)
+		testkit.Equal(t, q.Wake("b"), false)
 		item := mustGet(t, q)
-		if item.Class() != Interactive || item.Attempt() != 2 || fmt.Sprint(events(reasonsOf(item))) != "[Create Update Woken]" {
-			t.Errorf("woken with class %v, attempt %d, reasons %v", item.Class(), item.Attempt(), events(reasonsOf(item)))
-		}
+		testkit.Equal(t, item.Class(), Interactive)
+		testkit.Equal(t, item.Attempt(), 2)
+		testkit.Equal(t, fmt.Sprint(events(reasonsOf(item))), "[Create Update Woken]")
 
 		start := time.Now()
 		settled(t, item.Park("again", time.Minute)) // bounded
@@ -297,9 +297,7 @@ func TestOwn_InBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *Queue[string]
 		own := func(key string, delivery uint64, r Reason) (bool, time.Duration) {
-			if total(q) == 0 { // it may use the queue
-				t.Error("called for a key that is not there")
-			}
+			testkit.NotEqual(t, total(q), 0) // it may use the queue
 			return r.Source == "own", 0
 		}
 		q = newQueue(t, Options[string]{Own: own, Backoff: Exponential{Base: time.Hour}})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/debug"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -45,14 +46,12 @@ func TestControllers(t *testing.T) {
 	h := debug.Controllers(fixed{name: "website", state: map[string]int{"ready": 3}}, fixed{name: "broken", state: func() {}}, fixed{name: "blog"})
 
 	var names []string
-	if err := json.Unmarshal(get(t, h, "GET", "/").Body.Bytes(), &names); err != nil || strings.Join(names, " ") != "blog broken website" {
-		t.Errorf("GET / lists %v (%v), want the names in order", names, err)
-	}
+	testkit.NoError(t, json.Unmarshal(get(t, h, "GET", "/").Body.Bytes(), &names))
+	testkit.Equal(t, strings.Join(names, " "), "blog broken website")
 	var state map[string]int
 	w := get(t, h, "GET", "/website")
-	if err := json.Unmarshal(w.Body.Bytes(), &state); err != nil || state["ready"] != 3 {
-		t.Errorf("GET /website: %s (%v), want the snapshot", w.Body, err)
-	}
+	testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &state), "GET /website")
+	testkit.Equal(t, state["ready"], 3, "GET /website")
 	for _, c := range []struct {
 		method, path string
 		status       int

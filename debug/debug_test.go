@@ -83,9 +83,9 @@ func TestHandler_SeesControllersAddedLater(t *testing.T) {
 		} {
 			w := get(t, h, "GET", path)
 			body := w.Body.String()
-			if w.Code != http.StatusOK || !strings.Contains(body, want) || !json.Valid(w.Body.Bytes()) {
-				t.Errorf("%s: %d without %s:\n%s", path, w.Code, want, body)
-			}
+			testkit.Equal(t, w.Code, http.StatusOK, path)
+			testkit.Contains(t, body, want, path)
+			testkit.Equal(t, json.Valid(w.Body.Bytes()), true, path, body)
 			testkit.Equal(t, w.Header().Get("Content-Type"), "application/json", path)
 			testkit.Equal(t, w.Header().Get("X-Content-Type-Options"), "nosniff", path)
 			for _, never := range []string{"<", "hunter2", "password"} {

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/debug"
@@ -31,16 +29,13 @@ func TestInformers(t *testing.T) {
 	w := get(t, h, "GET", "/")
 	var shown []line
 	testkit.NoError(t, json.Unmarshal(w.Body.Bytes(), &shown), w.Body)
-	if want := []line{
+	want := []line{
 		{Kind: "ConfigMap.v1", Scope: "cluster west", Phase: "failing", Err: "no <route>", Storage: "decoded"},
 		{Kind: "Pod.v1", Phase: "synced", Objects: 3, Bytes: 900, Storage: "decoded"},
 		{Kind: "Pod.v1", Scope: "packed", Phase: "synced", Objects: 3, Bytes: 600, Storage: "packed", Decodes: 5},
-	}; !slices.Equal(shown, want) {
-		t.Errorf("got %s", w.Body)
 	}
-	if n := strings.Count(w.Body.String(), `"Err"`); n != 1 {
-		t.Errorf("%d of the informers have an error: %s", n, w.Body)
-	}
+	testkit.SlicesEqual(t, shown, want)
+	testkit.Count(t, w.Body.String(), `"Err"`, 1)
 	testkit.Equal(t, get(t, h, "GET", "/Pod.v1").Code, http.StatusNotFound)
 	testkit.Equal(t, get(t, h, "POST", "/").Code, http.StatusMethodNotAllowed)
 }

@@ -101,7 +101,6 @@ func TestKeys_AtMost1000(t *testing.T) {
 	if e := got.Keys[0].Error; len(e) > 310 || !strings.HasSuffix(e, "é…") {
 		t.Errorf("the oldest key has the error %q", e)
 	}
-	if got.Keys[1].Key != "key-00000" || got.Keys[999].Key != "key-00998" {
-		t.Errorf("the keys are from %s to %s", got.Keys[1].Key, got.Keys[999].Key)
-	}
+	testkit.Equal(t, got.Keys[1].Key, "key-00000")
+	testkit.Equal(t, got.Keys[999].Key, "key-00998")
 }

@@ -24,9 +24,9 @@ func TestPage_IsSmallAndSelfContained(t *testing.T) {
 		w := get(t, h, "GET", path)
 		body := w.Body.String()
 		size += len(body)
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != contentType || body == "" {
-			t.Errorf("%s: %d %v", path, w.Code, w.Header())
-		}
+		testkit.Equal(t, w.Code, http.StatusOK, path)
+		testkit.Equal(t, w.Header().Get("Content-Type"), contentType, path)
+		testkit.NotEqual(t, body, "", path)
 		text := strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "") // a name, not an address
 		testkit.Len(t, regexp.MustCompile(`(?:https?:)?//[a-z0-9.-]+\.[a-z]|@import|url\(`).FindAllString(text, -1), 0, fmt.Sprintf("%s names other servers", path))
 		if inline := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|<script>|<style|style="| on[a-z]+="`).FindAllString(body, -1); len(inline) > 0 {

@@ -74,9 +74,9 @@ func TestProfiles_OneAtATime(t *testing.T) {
 	testkit.NoError(t, pprof.StartCPUProfile(io.Discard))
 	a := profile(t.Context(), "/profile?seconds=1")
 	pprof.StopCPUProfile()
-	if a.Code != http.StatusConflict || !strings.Contains(a.Body.String(), "wait for the one that runs") || a.Header().Get("Content-Disposition") != "" {
-		t.Errorf("it is answered with %d %v %s", a.Code, a.Header(), a.Body)
-	}
+	testkit.Equal(t, a.Code, http.StatusConflict)
+	testkit.Contains(t, a.Body.String(), "wait for the one that runs")
+	testkit.Equal(t, a.Header().Get("Content-Disposition"), "")
 }
 
 // TestProfiles_EndWithTheirRequest: a CPU profile of an hour is complete when its request ends.

@@ -71,9 +71,7 @@ func TestTrace(t *testing.T) {
 				got = append(got, r.Key+" "+read.Data["value"])
 			}
 		}
-		if text := strings.Join(got, ", "); text != "default/shop second, default/shop third" {
-			t.Errorf("got %s of\n%s", text, w.Body)
-		}
+		testkit.Equal(t, strings.Join(got, ", "), "default/shop second, default/shop third")
 		if h := w.Header(); h.Get("Content-Type") != "application/x-ndjson" || h.Get("X-Content-Type-Options") != "nosniff" || !w.Flushed {
 			t.Errorf("the headers are %v", h)
 		}

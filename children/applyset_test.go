@@ -44,9 +44,7 @@ func TestApplySet_LabelsOwnerAndChildren(t *testing.T) {
 		w.tooled("test/v1")
 		n := w.writes()
 		w.idle("a")
-		if got := w.writes() - n; got != 3 {
-			t.Errorf("%d writes to label an owner and two children: %v, %s", got, w.err("a"), w.states("a"))
-		}
+		testkit.Equal(t, w.writes()-n, 3, w.states("a"))
 		owner := w.object(owners, "a")
 		if got := owner.GetLabels(); got[setID] != idOfA || got["own"] != "label" {
 			t.Errorf("the owner has the labels %v", got)
@@ -63,9 +61,7 @@ func TestApplySet_LabelsOwnerAndChildren(t *testing.T) {
 		w.restart()
 		n = w.writes()
 		w.idle("a")
-		if got := w.writes() - n; got != 0 {
-			t.Errorf("%d writes although nothing changed: %s", got, w.states("a"))
-		}
+		testkit.Equal(t, w.writes()-n, 0, w.states("a"))
 		w.tooled("")
 		w.idle("a")
 		if got := w.object(sim.ConfigMaps, "one").GetLabels(); got[partOf] != "" || got["own"] != "label" {
@@ -92,9 +88,8 @@ func TestApplySet_RefusesAnotherTools(t *testing.T) {
 		testkit.Equal(t, w.value("one"), "1", "the value although the set is another tool's")
 		w.tooled("kubectl/v1.28")
 		w.idle("a")
-		if got := w.object(owners, "a").GetAnnotations()["applyset.kubernetes.io/tooling"]; got != "kubectl/v1.28" || w.value("one") != "2" {
-			t.Errorf("the tooling is %q, the value %q: %v", got, w.value("one"), w.err("a"))
-		}
+		testkit.Equal(t, w.object(owners, "a").GetAnnotations()["applyset.kubernetes.io/tooling"], "kubectl/v1.28")
+		testkit.Equal(t, w.value("one"), "2")
 	})
 }
 
@@ -116,9 +111,8 @@ func TestApplySet_NamesNamespaces(t *testing.T) {
 			testkit.Equal(t, err, nil)
 			w.settle()
 			owner := w.api.Object(clusterRoles, "", "owner")
-			if got := owner.GetAnnotations()["applyset.kubernetes.io/additional-namespaces"]; got != want || owner.GetLabels()[setID] != idOfOwner {
-				t.Errorf("the namespaces are %q, want %q; the labels are %v", got, want, owner.GetLabels())
-			}
+			testkit.Equal(t, owner.GetAnnotations()["applyset.kubernetes.io/additional-namespaces"], want)
+			testkit.Equal(t, owner.GetLabels()[setID], idOfOwner)
 		}
 		reconcile("default,kube-public", "kube-public", "default")
 		reconcile("default,kube-public", "default")

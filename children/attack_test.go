@@ -47,9 +47,7 @@ func TestReconcile_ManyAfter(t *testing.T) {
 		for i := range 40 {
 			all = append(all, children.With(configMap(fmt.Sprint("c", i), "1"), children.After(slices.Clone(all)...)))
 		}
-		if result := w.want("a", all...); !result.Ready() {
-			t.Error(result)
-		}
+		testkit.Equal(t, w.want("a", all...).Ready(), true)
 	})
 }
 
@@ -66,9 +64,7 @@ func TestDelete_IgnoresACircle(t *testing.T) {
 		w.desired["a"] = []client.ApplyConfiguration{children.With(configMap("one", "1"), children.After(configMap("two", ""))), children.With(configMap("two", "1"), children.After(configMap("one", "")))}
 		w.mu.Unlock()
 		w.deleteOwner("a")
-		if w.object(owners, "a") != nil {
-			t.Errorf("the owner is stuck: %s", w.states("a"))
-		}
+		testkit.Equal(t, w.object(owners, "a"), nil, w.states("a"))
 	})
 }
 
@@ -96,14 +92,10 @@ func TestDelete_WaitsForChildrenBehindAMissingOne(t *testing.T) {
 		if w.object(sim.ConfigMaps, "three").GetDeletionTimestamp() == nil {
 			t.Fatalf("not in deletion: %s", w.states("a"))
 		}
-		if w.object(sim.ConfigMaps, "one") == nil {
-			t.Errorf("the first is deleted before the last is gone: %s", w.states("a"))
-		}
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "one"), nil, w.states("a"))
 		w.api.Remove(sim.ConfigMaps, "default", "three")
 		w.idle("a")
-		if w.object(owners, "a") != nil {
-			t.Errorf("the owner is stuck: %s", w.states("a"))
-		}
+		testkit.Equal(t, w.object(owners, "a"), nil, w.states("a"))
 	})
 }
 
@@ -119,9 +111,7 @@ func TestDelete_DeletesADesiredChildWithoutTheAnnotation(t *testing.T) {
 		w.deleteOwner("a")
 		w.start()
 		w.idle("a")
-		if w.object(owners, "a") != nil {
-			t.Errorf("the owner is stuck: %s", w.states("a"))
-		}
+		testkit.Equal(t, w.object(owners, "a"), nil, w.states("a"))
 	})
 }
 
@@ -202,9 +192,7 @@ func TestReconcile_AnotherControllersObjectIsNotUnchanged(t *testing.T) {
 			u.SetOwnerReferences(append(u.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "ServiceAccount", Name: "b", UID: b.GetUID()}))
 		})
 		w.want("b", configMap("one", "1"))
-		if err := w.err("b"); err == nil || !strings.Contains(err.Error(), "belongs to the ServiceAccount a") {
-			t.Errorf("error %v of the second owner: %s", err, w.states("b"))
-		}
+		testkit.ErrorContains(t, w.err("b"), "belongs to the ServiceAccount a", w.states("b"))
 	})
 }
 
@@ -214,9 +202,7 @@ func TestReconcile_KeepDriftRemoved(t *testing.T) {
 		w.want("a", keep)
 		w.edit(sim.ConfigMaps, "one", func(u *unstructured.Unstructured) { u.Object["data"] = map[string]any{"key": "drift"} })
 		w.want("a", configMap("one", "1"))
-		if got := w.value("one"); got != "1" {
-			t.Errorf("the value is %q: %s", got, w.states("a"))
-		}
+		testkit.Equal(t, w.value("one"), "1", w.states("a"))
 	})
 }
 
@@ -257,9 +243,7 @@ func TestK1_StoredFormsCostOneApply(t *testing.T) {
 		w.touch("a")
 		w.rollOut("d")
 		w.touch("a")
-		if w.writes() != n {
-			t.Errorf("%d writes: %s", w.writes()-n, w.states("a"))
-		}
+		testkit.Equal(t, w.writes(), n, w.states("a"))
 		w.restart()
 		w.touch("a")
 		w.rollOut("d")
@@ -310,15 +294,12 @@ func TestReconcile_RecreateWaitsForFinalizers(t *testing.T) {
 		n := w.writes()
 		w.want("a", children.With(rollout("one", "y"), children.Recreate()))
 		time.Sleep(time.Hour)
-		if got := w.writes() - n; got != 2 {
-			t.Errorf("%d writes, want an apply and a delete: %s", got, w.states("a"))
-		}
+		testkit.Equal(t, w.writes()-n, 2, w.states("a"))
 		testkit.Equal(t, w.idle("a").Reason(), "Deployment one waits for the end of its deletion")
 		w.api.Remove(sim.Deployments, "default", "one")
 		w.idle("a")
-		if app, _, _ := unstructured.NestedString(w.object(sim.Deployments, "one").Object, "spec", "selector", "matchLabels", "app"); app != "y" {
-			t.Errorf("not created again: %s", w.states("a"))
-		}
+		app, _, _ := unstructured.NestedString(w.object(sim.Deployments, "one").Object, "spec", "selector", "matchLabels", "app")
+		testkit.Equal(t, app, "y", "not created again")
 	})
 }
 
@@ -327,9 +308,7 @@ func TestReconcile_RefusesAnAnnotationThatIsNoString(t *testing.T) {
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{
 			"name": "one", "annotations": map[string]any{"a": int64(1), "b": "stays"}}}}
 		w.want("a", client.UnstructuredConfiguration(u))
-		if err := w.err("a"); err == nil {
-			t.Errorf("no error: %v, %s", w.object(sim.ConfigMaps, "one").GetAnnotations(), w.states("a"))
-		}
+		testkit.NotEqual(t, w.err("a"), nil, w.states("a"))
 	})
 }
 
@@ -340,9 +319,9 @@ func TestReconcile_RemovesFields(t *testing.T) {
 		w.restart()
 		w.want("a", configMap("one", "1"))
 		cm := w.object(sim.ConfigMaps, "one")
-		if data := cm.Object["data"].(map[string]any); len(data) != 1 || len(cm.GetLabels()) > 0 || len(cm.GetFinalizers()) > 0 {
-			t.Errorf("data %v, labels %v, finalizers %v: %s", data, cm.GetLabels(), cm.GetFinalizers(), w.states("a"))
-		}
+		testkit.Len(t, cm.Object["data"].(map[string]any), 1, w.states("a"))
+		testkit.Len(t, cm.GetLabels(), 0)
+		testkit.Len(t, cm.GetFinalizers(), 0)
 	})
 }
 
@@ -365,9 +344,7 @@ func TestReconcile_OwnerRecreated(t *testing.T) {
 		if w.value("one") == "1" {
 			w.api.Remove(sim.ConfigMaps, "default", "one")
 			time.Sleep(time.Hour)
-			if w.value("one") != "2" {
-				t.Errorf("not created: %s", w.states("a"))
-			}
+			testkit.Equal(t, w.value("one"), "2", w.states("a"))
 		}
 	})
 }
@@ -387,9 +364,8 @@ func TestK2_CreatesOverNoForeignValues(t *testing.T) {
 		})
 		w.want("a", configMap("one", "1"))
 		cm := w.object(sim.ConfigMaps, "one")
-		if got := w.value("one"); got != "foreign" || len(cm.GetOwnerReferences()) > 0 {
-			t.Errorf("value %q, owners %v: %s", got, cm.GetOwnerReferences(), w.states("a"))
-		}
+		testkit.Equal(t, w.value("one"), "foreign", w.states("a"))
+		testkit.Len(t, cm.GetOwnerReferences(), 0)
 		testkit.ErrorContains(t, w.err("a"), "has no controlling owner")
 	})
 }
@@ -405,20 +381,19 @@ func TestReconcile_AfterASkippedChild(t *testing.T) {
 	inWideBubble(t, func(t *testing.T, w *wide) {
 		optional := children.With(widget("w"), children.Optional())
 		result, err := w.set.Reconcile(t.Context(), w.owner, optional, children.With(configMap("one", "1"), children.After(optional)))
-		if err != nil || !result.Ready() || w.api.Object(sim.ConfigMaps, "default", "one") == nil {
-			t.Errorf("%v:\n%s", err, result)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, result.Ready(), true)
+		testkit.NotEqual(t, w.api.Object(sim.ConfigMaps, "default", "one"), nil)
 		w.api.Serve(w.widget)
 		time.Sleep(time.Minute)
 		result, err = w.set.Reconcile(t.Context(), w.owner, optional, children.With(configMap("one", "1"), children.After(optional)))
-		if err != nil || w.api.Object(w.widget, "default", "w") == nil {
-			t.Errorf("once served: %v:\n%s", err, result)
-		}
+		testkit.NoError(t, err, "once served")
+		testkit.NotEqual(t, w.api.Object(w.widget, "default", "w"), nil, "once served")
 		time.Sleep(time.Minute)
 		result, err = w.set.Reconcile(t.Context(), w.owner)
-		if err != nil || w.api.Object(w.widget, "default", "w") != nil || w.api.Object(sim.ConfigMaps, "default", "one") != nil {
-			t.Errorf("not pruned: %v:\n%s", err, result)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, w.api.Object(w.widget, "default", "w"), nil)
+		testkit.Equal(t, w.api.Object(sim.ConfigMaps, "default", "one"), nil)
 	})
 }
 
@@ -450,9 +425,7 @@ func TestReconcile_TwoNamespaces(t *testing.T) {
 			{[]client.ApplyConfiguration{coreac.ConfigMap("one", "")}, true, false, true},
 		} {
 			result, err := w.set.Reconcile(t.Context(), w.owner, c.desired...)
-			if (err != nil) != c.errors {
-				t.Errorf("%v:\n%s", err, result)
-			}
+			testkit.Equal(t, err != nil, c.errors, err, result)
 			time.Sleep(time.Minute)
 			if here, there := w.api.Object(sim.ConfigMaps, "default", "one") != nil, w.api.Object(sim.ConfigMaps, "kube-public", "one") != nil; here != c.here || there != c.there {
 				t.Errorf("here %t, there %t, want %t, %t:\n%s", here, there, c.here, c.there, result)
@@ -473,9 +446,7 @@ func TestReconcile_PanicsInItsOwnGoroutine(t *testing.T) {
 		})
 		w.want("a", configMap("one", "1"))
 		time.Sleep(time.Hour) // the backoff
-		if w.value("one") != "1" {
-			t.Errorf("not applied after the panic: %s", w.states("a"))
-		}
+		testkit.Equal(t, w.value("one"), "1", w.states("a"))
 	})
 }
 
@@ -645,9 +616,8 @@ func TestReconcile_StringData(t *testing.T) {
 	inWideBubble(t, func(t *testing.T, w *wide) {
 		for _, value := range []string{"1", "1", "2", "2"} {
 			result, err := w.set.Reconcile(t.Context(), w.owner, coreac.Secret("s", "default").WithStringData(map[string]string{"key": value}))
-			if err != nil || !result.Ready() {
-				t.Errorf("%v:\n%s", err, result)
-			}
+			testkit.NoError(t, err)
+			testkit.Equal(t, result.Ready(), true)
 			time.Sleep(time.Minute)
 		}
 		testkit.Equal(t, w.api.Count("apply", sim.Secrets), 2, "applies")

@@ -37,19 +37,14 @@ func TestK1_SendsWhatDiffers(t *testing.T) {
 		w.touch("a")
 		w.restart()
 		w.touch("a")
-		if got := w.writes(); got != n {
-			t.Errorf("%d writes although nothing changed: %s", got-n, w.states("a"))
-		}
+		testkit.Equal(t, w.writes(), n, w.states("a"))
 		w.want("a", configMap("one", "2"), rollout("three", "x"))
 		testkit.Equal(t, w.object(services, "two"), nil, "the Service is not pruned")
 		testkit.Equal(t, w.value("one"), "2", "the ConfigMap has")
-		if got := w.writes(); got != n+2 {
-			t.Errorf("%d writes for a change and a deletion", got-n)
-		}
+		testkit.Equal(t, w.writes(), n+2)
 		w.want("a")
-		if w.object(sim.ConfigMaps, "one") != nil || w.object(sim.Deployments, "three") != nil {
-			t.Errorf("children are left: %s", w.states("a"))
-		}
+		testkit.Equal(t, w.object(sim.ConfigMaps, "one"), nil, w.states("a"))
+		testkit.Equal(t, w.object(sim.Deployments, "three"), nil, "children are left")
 	})
 }
 
@@ -81,9 +76,7 @@ func TestK1_AMissingAnnotationCostsOneApply(t *testing.T) {
 		w.start()
 		w.touch("a")
 		w.touch("a")
-		if got := w.writes(); got != n+1 {
-			t.Errorf("%d writes, want 1: %s", got-n, w.states("a"))
-		}
+		testkit.Equal(t, w.writes(), n+1, w.states("a"))
 		testkit.NotEqual(t, w.object(sim.ConfigMaps, "one").GetAnnotations()[children.AppliedAnnotation], "", "the annotation is still missing")
 	})
 }
@@ -111,14 +104,11 @@ func TestReconcile_Drift(t *testing.T) {
 				if keep {
 					want, writes = "drift", 0
 				}
-				if got := w.value("one"); got != want || w.writes() != n+writes {
-					t.Errorf("the value is %q after %d writes, want %q after %d", got, w.writes()-n, want, writes)
-				}
+				testkit.Equal(t, w.value("one"), want)
+				testkit.Equal(t, w.writes(), n+writes)
 				w.want("a", children.With(configMap("one", "2"), options...), rollout("three", "y"))
 				testkit.Equal(t, w.value("one"), "2", "the value after a change of the desired one")
-				if other := w.object(sim.ConfigMaps, "one").Object["data"].(map[string]any)["other"]; other != "stays" {
-					t.Errorf("the field of others is %v", other)
-				}
+				testkit.Equal(t, w.object(sim.ConfigMaps, "one").Object["data"].(map[string]any)["other"], "stays")
 				replicas, _, _ := unstructured.NestedInt64(w.object(sim.Deployments, "three").Object, "spec", "replicas")
 				testkit.Equal(t, replicas, 7, "replicas, the autoscaler has set 7")
 			})
@@ -160,9 +150,9 @@ func TestK2_K3_LeavesOthersObjectsAlone(t *testing.T) {
 		made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(sa, corev1.SchemeGroupVersion.WithKind("ServiceAccount"))}
 		w.api.Put(sim.ConfigMaps, made)
 		w.want("a")
-		if w.object(sim.ConfigMaps, "by-hand") == nil || w.object(sim.ConfigMaps, "theirs") == nil || w.object(sim.ConfigMaps, "own") != nil {
-			t.Error("pruning deletes by-hand or theirs, or leaves own")
-		}
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "by-hand"), nil)
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "theirs"), nil)
+		testkit.Equal(t, w.object(sim.ConfigMaps, "own"), nil)
 	})
 }
 
@@ -225,9 +215,8 @@ func TestK4_AppliesInOrder(t *testing.T) {
 			t.Errorf("reason %q, want %s...", result.Reason(), want)
 		}
 		w.rollOut("db")
-		if w.object(sim.ConfigMaps, "late") == nil || w.object(services, "web") == nil {
-			t.Errorf("not applied although the Deployment is ready:\n%s", w.states("a"))
-		}
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "late"), nil, w.states("a"))
+		testkit.NotEqual(t, w.object(services, "web"), nil)
 		if result := w.idle("a"); !result.Ready() || result.Reason() != "" {
 			t.Errorf("not ready at the end: %s", result)
 		}
@@ -282,9 +271,8 @@ func TestK4_DeletesInReverse(t *testing.T) {
 		testkit.Contains(t, w.states("a"), "ConfigMap default/db: waiting: for the deletion of Service web", "the result")
 		w.api.Remove(services, "default", "web")
 		w.idle("a")
-		if w.object(sim.ConfigMaps, "db") != nil || w.object(owners, "a") != nil {
-			t.Errorf("not deleted at the end:\n%s", w.states("a"))
-		}
+		testkit.Equal(t, w.object(sim.ConfigMaps, "db"), nil, w.states("a"))
+		testkit.Equal(t, w.object(owners, "a"), nil)
 	})
 }
 
@@ -299,15 +287,13 @@ func TestK4_DeletesOthersFirst(t *testing.T) {
 		w.mu.Unlock()
 		w.deleteOwner("a")
 		w.touch("a") // a further Reconcile
-		if w.object(sim.ConfigMaps, "one") == nil || w.object(sim.ConfigMaps, "old").GetDeletionTimestamp() == nil {
-			t.Errorf("not in order:\n%s", w.states("a"))
-		}
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "one"), nil, w.states("a"))
+		testkit.NotEqual(t, w.object(sim.ConfigMaps, "old").GetDeletionTimestamp(), nil)
 		testkit.Equal(t, w.states("a"), "ConfigMap default/one: waiting: for the deletion of others that are not desired", "the result")
 		w.api.Remove(sim.ConfigMaps, "default", "old")
 		w.idle("a")
-		if w.object(sim.ConfigMaps, "one") != nil || w.object(owners, "a") != nil {
-			t.Errorf("not deleted at the end:\n%s", w.states("a"))
-		}
+		testkit.Equal(t, w.object(sim.ConfigMaps, "one"), nil, w.states("a"))
+		testkit.Equal(t, w.object(owners, "a"), nil)
 	})
 }
 

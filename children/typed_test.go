@@ -91,9 +91,8 @@ func TestTyped_SendsOnlyWhatIsSet(t *testing.T) {
 	} {
 		data, err := json.Marshal(children.Typed(c.of))
 		want := strings.ReplaceAll(c.want, `"containers":null,`, "")
-		if err != nil || string(data) != want {
-			t.Errorf("%T:\n got %s %v\nwant %s", c.of, data, err, want)
-		}
+		testkit.NoError(t, err, want)
+		testkit.Equal(t, string(data), want)
 	}
 }
 
@@ -238,9 +237,8 @@ func TestTyped_HasTheNameAndKindOfTheObject(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c = children.Typed(withKind(t, deployment())).(config)
-	if *c.GetKind() != "Deployment" || *c.GetAPIVersion() != "apps/v1" {
-		t.Errorf("%s, %s", *c.GetKind(), *c.GetAPIVersion())
-	}
+	testkit.Equal(t, *c.GetKind(), "Deployment")
+	testkit.Equal(t, *c.GetAPIVersion(), "apps/v1")
 }
 
 // applied applies obj twice. The API server accepts it without an unknown field, and the second
@@ -317,9 +315,9 @@ func TestTyped_LeavesReplicasToAnAutoscaler(t *testing.T) {
 	testkit.NoError(t, testkit.Err(h.Update(t.Context(), scaled, client.FieldOwner("autoscaler"))))
 	desired.Spec.Template.Spec.Containers[0].Image = "web:2"
 	got, err := h.Apply(t.Context(), children.Typed(desired))
-	if err != nil || *got.Spec.Replicas != 7 || got.Spec.Template.Spec.Containers[0].Image != "web:2" {
-		t.Errorf("%+v: %v", got.Spec, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, *got.Spec.Replicas, 7)
+	testkit.Equal(t, got.Spec.Template.Spec.Containers[0].Image, "web:2")
 	desired.Spec.Replicas = new(int32(0))
 	if got, err = h.Apply(t.Context(), children.Typed(desired)); err != nil || *got.Spec.Replicas != 0 {
 		t.Errorf("%+v: %v", got.Spec, err)

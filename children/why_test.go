@@ -35,9 +35,7 @@ func TestWhy_NamesChildrenThatAreNotReady(t *testing.T) {
 		want := "(2): Service web waits for Deployment db: 0 of 1 replicas exist; Deployment db is not ready: 0 of 1 replicas exist"
 		testkit.Equal(t, w.evidence("a"), want)
 		w.rollOut("db")
-		if got := w.evidence("a"); got != "" {
-			t.Errorf("all are ready, and the evidence is %q:\n%s", got, w.states("a"))
-		}
+		testkit.Equal(t, w.evidence("a"), "", w.states("a"))
 		w.want("b", configMap("one", "2"))
 		if got := w.evidence("b"); !strings.HasPrefix(got, "(1): ConfigMap one has failed: it exists and belongs to the ServiceAccount a") {
 			t.Errorf("of a failed child, the evidence is %q", got)
@@ -52,8 +50,6 @@ func TestWhy_NamesChildrenThatDelayADeletion(t *testing.T) {
 		w.doomed("a", configMap("gone", "1"), configMap("held", "1"))
 		w.edit(sim.ConfigMaps, "held", hold)
 		w.deleteOwner("a")
-		if got, want := w.evidence("a"), "(1): ConfigMap held waits for the end of its deletion"; got != want {
-			t.Errorf("the evidence is %q, want %q:\n%s", got, want, w.states("a"))
-		}
+		testkit.Equal(t, w.evidence("a"), "(1): ConfigMap held waits for the end of its deletion", w.states("a"))
 	})
 }

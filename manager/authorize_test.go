@@ -193,12 +193,8 @@ func TestAuthorize(t *testing.T) {
 			h.ServeHTTP(w, request(t.Context(), test.method, test.path, test.authorization))
 			testkit.Equal(t, w.Code, test.status)
 			testkit.Equal(t, strings.TrimSpace(w.Body.String()), test.body)
-			if got := w.Header().Get("WWW-Authenticate"); (got == `Bearer realm="kubernetes"`) != (test.status == 401) {
-				t.Errorf("WWW-Authenticate: %q", got)
-			}
-			if user := w.Header().Get("User"); (user == "prometheus") != (test.status == 200) {
-				t.Errorf("the handler sees the user %q", user)
-			}
+			testkit.Equal(t, w.Header().Get("WWW-Authenticate") == `Bearer realm="kubernetes"`, test.status == 401)
+			testkit.Equal(t, w.Header().Get("User") == "prometheus", test.status == 200)
 			tokens, access := v.count()
 			testkit.Equal(t, tokens+access, test.reviews, fmt.Sprintf("%d and %d reviews", tokens, access))
 			if test.reviews < 2 {

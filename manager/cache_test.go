@@ -57,9 +57,9 @@ func TestCache_Defaults(t *testing.T) {
 				t.Errorf("%s in %q", r.Verb, r.Namespace)
 			}
 		}
-		if len(reconciled) != 0 || started.Load() != 2 || also.Load() != 2 {
-			t.Errorf("%d more keys, hooks called %d and %d times", len(reconciled), started.Load(), also.Load())
-		}
+		testkit.Len(t, reconciled, 0)
+		testkit.Equal(t, started.Load(), 2)
+		testkit.Equal(t, also.Load(), 2)
 	})
 }
 

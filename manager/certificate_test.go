@@ -133,9 +133,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 			got, body := get(t, health, "http://x/readyz?verbose")
 			_, line, _ := strings.Cut(body, "]certificate-server ")
 			line, _, _ = strings.Cut(line, "\n")
-			if got != status {
-				t.Errorf("readyz: %d %s", got, body)
-			}
+			testkit.Equal(t, got, status, "readyz", body)
 			for _, part := range parts {
 				testkit.Contains(t, line, part, "the check says")
 			}
@@ -242,9 +240,7 @@ func TestClientCertificates(t *testing.T) {
 				testkit.NoError(t, err)
 				config.Certificates = []tls.Certificate{c}
 			}
-			if _, err := shake(w, config, t); (err == nil) != want {
-				t.Errorf("the handshake ends with %v", err)
-			}
+			testkit.Equal(t, testkit.Err(shake(w, config, t)) == nil, want)
 		}
 		lets(&friend, true)
 		lets(&stranger, false)

@@ -82,10 +82,9 @@ func TestM7_IdleOverSeveralClusters(t *testing.T) {
 			t.Errorf("it took %s: the key waited for the write in another cluster", took)
 		}
 		r.diary.want(t, "a: copied false", "a: copied true")
-		if west.Stored(sim.Secrets) != 1 || west.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 0 {
-			t.Errorf("%d Secrets and %d Leases in west, %d Secrets in the manager's cluster",
-				west.Stored(sim.Secrets), west.Stored(sim.Leases), api.Stored(sim.Secrets))
-		}
+		testkit.Equal(t, west.Stored(sim.Secrets), 1)
+		testkit.Equal(t, west.Stored(sim.Leases), 0)
+		testkit.Equal(t, api.Stored(sim.Secrets), 0)
 		err := client.For[*corev1.Secret](r.to).Delete(t.Context(), types.NamespacedName{Namespace: "default", Name: "a"})
 		testkit.ErrorContains(t, err, "term of leadership", "a write without a term")
 		stop()

@@ -79,9 +79,9 @@ func TestCoordinator_OfAHost(t *testing.T) {
 		testkit.NotEqual(t, status, http.StatusOK, "it is ready before its elector has seen the Lease")
 		close(leads)
 		testkit.Pass(time.Minute)
-		if !leading(d) || m.Group() != nil || m.Slots() != nil {
-			t.Errorf("the controller does not lead: %v", d.events)
-		}
+		testkit.Equal(t, leading(d), true, d.events)
+		testkit.Equal(t, m.Group(), nil)
+		testkit.Equal(t, m.Slots(), nil)
 		wantLine(t, probe, "[+]leader-election-host ok")
 		wantParts(t, errors.New(log.String()), "msg=campaigning lease=kube-system/host identity=host-1", "msg=leading lease=kube-system/host")
 		stop()

@@ -66,9 +66,9 @@ func TestLease_InAnotherCluster(t *testing.T) {
 			"[-]leader-election-operator failed: it could not be used yet: the API server of the Lease, http://leases.test: no right")
 		elsewhere.Intercept(nil)
 		testkit.Pass(time.Minute)
-		if holder(elsewhere) == "" || api.Stored(sim.Leases) != 0 || api.Stored(sim.Secrets) != 1 {
-			t.Errorf("held by %q, %d Leases beside the work, %d Secrets", holder(elsewhere), api.Stored(sim.Leases), api.Stored(sim.Secrets))
-		}
+		testkit.NotEqual(t, holder(elsewhere), "")
+		testkit.Equal(t, api.Stored(sim.Leases), 0)
+		testkit.Equal(t, api.Stored(sim.Secrets), 1)
 		token := <-tokens
 		testkit.Equal(t, token.Holder, holder(elsewhere), "the term", token)
 		stop()

@@ -5,7 +5,6 @@ package manager_test
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -64,9 +63,7 @@ func wantEvents(t *testing.T, api *sim.Server, want map[string]int) {
 			got[e.Note] = int(e.Series.Count)
 		}
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the events are %v, want %v", got, want)
-	}
+	testkit.DeepEqual(t, got, want)
 }
 
 // TestN3_EventsComeBeforeTheRelease: the events of a Reconcile's last moment are stored before the
@@ -127,9 +124,7 @@ func TestN3_WithoutLeaderElection(t *testing.T) {
 				end, result := start(t, m)
 				stop <- end
 				ok(t, result())
-				if took := time.Since(began); took != time.Minute {
-					t.Errorf("the stop took %s", took-time.Minute)
-				}
+				testkit.Equal(t, time.Since(began), time.Minute)
 				if forbidden {
 					wantEvents(t, api, map[string]int{})
 				} else {

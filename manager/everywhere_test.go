@@ -66,9 +66,8 @@ func TestAddControllerEverywhere_LeadsOnAStandby(t *testing.T) {
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
 		d.want(t, "a: <nil>, term <nil>")
-		if !isReady(m) || api.Stored(sim.Secrets) != 1 {
-			t.Errorf("ready: %v, and %d Secrets", isReady(m), api.Stored(sim.Secrets))
-		}
+		testkit.Equal(t, isReady(m), true)
+		testkit.Equal(t, api.Stored(sim.Secrets), 1)
 		testkit.NotContains(t, out.String(), "without a term", "the log has")
 		stop()
 		ok(t, result())

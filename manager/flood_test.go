@@ -183,9 +183,7 @@ func TestPlausibleTokens(t *testing.T) {
 			began := time.Now()
 			status, _ := serve(h, request(t.Context(), "GET", "/metrics", "Bearer "+test.token))
 			// Others wait behind nine at most.
-			if soon := time.Since(began) < 400*time.Millisecond; (status == 401 && soon) != test.turns {
-				t.Errorf("%s: %d after %s", name, status, time.Since(began))
-			}
+			testkit.Equal(t, status == 401 && time.Since(began) < 400*time.Millisecond, test.turns, name)
 			answers()
 		}
 	})

@@ -263,8 +263,7 @@ func TestN4_EventsOfALostTermAreDroppedAtTheStop(t *testing.T) {
 				t.Errorf("the lost term's event is stored: %+v", e)
 			}
 		}
-		if n := r.dropped["the term of leadership is lost"]; n != 1 || len(r.dropped) != 1 {
-			t.Errorf("dropped: %v; stored: %v", r.dropped, notes)
-		}
+		testkit.Equal(t, r.dropped["the term of leadership is lost"], 1)
+		testkit.Len(t, r.dropped, 1)
 	})
 }

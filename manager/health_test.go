@@ -61,9 +61,8 @@ func TestHealthSpeaksAsKubernetesDoes(t *testing.T) {
 		want(t, c, "http://x/readyz?verbose&exclude=bad&exclude=worse", 200,
 			"[+]informers ok", "[+]shutdown ok", `warn: some health checks cannot be excluded: no matches for ["worse"]`, "readyz check passed")
 		resp, err := c.Post("http://x/livez", "text/plain", nil)
-		if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
-			t.Errorf("a POST is answered with %v, %v", resp, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, resp.StatusCode, http.StatusMethodNotAllowed)
 		resp.Body.Close()
 		if resp, err = c.Head("http://x/readyz"); err != nil || resp.StatusCode != 500 {
 			t.Errorf("a HEAD is answered with %v, %v", resp, err)
@@ -232,9 +231,9 @@ func TestNotReadyWithoutARequiredKind(t *testing.T) {
 		const trouble = "waiting for its API: the API server at https://sim.test does not serve %s of v1; install its CRD, or check the group and version"
 		want(t, c, "http://x/readyz/controller-website", 500,
 			"[-]controller-website failed: it waits for its sources: Kind(ConfigMap.v1): "+fmt.Sprintf(trouble, "ConfigMap"))
-		if isReady(m) || holder(api) != "" || api.Count("create", sim.Leases) != 0 {
-			t.Errorf("ready: %v, held by %q", isReady(m), holder(api))
-		}
+		testkit.Equal(t, isReady(m), false)
+		testkit.Equal(t, holder(api), "")
+		testkit.Equal(t, api.Count("create", sim.Leases), 0)
 		api.Serve(sim.ConfigMaps)
 		testkit.Pass(5 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
@@ -407,9 +406,7 @@ func TestStalledAfter_OfADeadlineWithoutEnd(t *testing.T) {
 		c.Queue().Add(types.NamespacedName{Name: "a"})
 		c.Queue().Add(types.NamespacedName{Name: "b"})
 		testkit.Pass(time.Hour)
-		if err := livez(m); err != nil {
-			t.Errorf("Deadline %s: %v", time.Duration(math.MaxInt64), err)
-		}
+		ok(t, livez(m))
 		stop()
 		ok(t, result())
 	})

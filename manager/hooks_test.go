@@ -6,9 +6,7 @@ package manager_test
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -64,9 +62,7 @@ func TestHooksReachEverything(t *testing.T) {
 				want[what+c] = 1
 			}
 		}
-		if !maps.Equal(told, want) {
-			t.Errorf("told %v, want %v", told, want)
-		}
+		testkit.DeepEqual(t, told, want)
 	})
 }
 
@@ -105,9 +101,7 @@ func TestHooksAndTheLog(t *testing.T) {
 		stop()
 		ok(t, result())
 		for _, line := range []string{"msg=leading", `msg="a write without a term of leadership`, `msg="the lease is released"`} {
-			if n := strings.Count(out.String(), line); n != 1 {
-				t.Errorf("%d lines with %s, want 1:\n%s", n, line, out.String())
-			}
+			testkit.Count(t, out.String(), line, 1)
 		}
 		if acquired.Load() != 1 || unfenced.Load() != 1 || caches.Load() != 0 || leases.Load() < 20 || watches.Load() == 0 {
 			t.Errorf("told of %d terms, %d writes without one, %d too many caches, %d renewals, %d watches",

@@ -68,14 +68,12 @@ func TestL8_OnlyAWarmReplicaCampaigns(t *testing.T) {
 		m.Add(late)
 		stop, result := start(t, m)
 		testkit.Pass(time.Minute)
-		if holder(api) != "" || isReady(m) {
-			t.Error("it leads, or says that it is ready, although a controller is unsynced")
-		}
+		testkit.Equal(t, holder(api), "")
+		testkit.Equal(t, isReady(m), false)
 		close(late.synced)
 		testkit.Pass(time.Millisecond)
-		if holder(api) == "" || !isReady(m) {
-			t.Error("it does not lead although it is warm")
-		}
+		testkit.NotEqual(t, holder(api), "")
+		testkit.Equal(t, isReady(m), true)
 		stop()
 		ok(t, result())
 		testkit.Equal(t, unsynced, 0, "unsynced campaigns are reported")
@@ -98,9 +96,8 @@ func TestL8_AColdReplicaCampaignsAfterTwoMinutes(t *testing.T) {
 		testkit.Pass(2*time.Minute - time.Second)
 		testkit.Equal(t, holder(api), "", "it leads although it is unsynced")
 		testkit.Pass(2 * time.Second)
-		if holder(api) == "" || isReady(m) {
-			t.Error("it does not campaign, or says that it is ready")
-		}
+		testkit.NotEqual(t, holder(api), "")
+		testkit.Equal(t, isReady(m), false)
 		stop()
 		ok(t, result())
 		testkit.SlicesEqual(t, unsynced, []string{"operator"}, "the unsynced campaigns that are reported")
@@ -128,14 +125,13 @@ func TestL8_AReplicaWithoutItsKindsNeverCampaigns(t *testing.T) {
 		second := required("second")
 		close(first.synced)
 		testkit.Pass(time.Hour)
-		if api.Count("get", sim.Leases) != 0 || holder(api) != "" {
-			t.Error("it campaigns without the kinds of a controller")
-		}
+		testkit.Equal(t, api.Count("get", sim.Leases), 0)
+		testkit.Equal(t, holder(api), "")
 		close(second.synced)
 		testkit.Pass(time.Second)
-		if holder(api) == "" || !isReady(m) || unsynced != 0 {
-			t.Errorf("held by %q, ready: %v, %d unsynced campaigns", holder(api), isReady(m), unsynced)
-		}
+		testkit.NotEqual(t, holder(api), "")
+		testkit.Equal(t, isReady(m), true)
+		testkit.Equal(t, unsynced, 0)
 		stop()
 		ok(t, result())
 	})

@@ -26,9 +26,7 @@ func loggingTo(out *testkit.Buffer) func(*manager.Options) {
 func wantLines(t *testing.T, out *testkit.Buffer, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
-		if n := len(regexp.MustCompile("(?m)^time=\\S+ "+line+"$").FindAllString(out.String(), -1)); n != 1 {
-			t.Errorf("%d lines with %s:\n%s", n, line, out.String())
-		}
+		testkit.Len(t, regexp.MustCompile("(?m)^time=\\S+ "+line+"$").FindAllString(out.String(), -1), 1)
 	}
 }
 
@@ -78,9 +76,8 @@ func TestLog_AStopAfterAFailure(t *testing.T) {
 		wantLines(t, &out, `level=ERROR msg=stopped err="`+err.Error()+`" ran=2s`)
 		m = newManager(newAPI(), loggingTo(&out))
 		m.AddEverywhere("", nil)
-		if m.Run(t.Context()) == nil || strings.Count(out.String(), "msg=stopped") != 1 {
-			t.Errorf("the log has\n%s", out.String())
-		}
+		testkit.NotEqual(t, m.Run(t.Context()), nil)
+		testkit.Count(t, out.String(), "msg=stopped", 1)
 	})
 }
 

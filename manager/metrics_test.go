@@ -85,9 +85,8 @@ func TestMetrics_AreServedWhereTheOptionsWantThem(t *testing.T) {
 						t.Errorf("without a token: %d, want %d\n%s", status, without, body)
 					}
 					status, body := get(t, bearer(w.client(t), "good"), url)
-					if status != with || (with == yes) != strings.Contains(body, "\ngo_goroutines ") {
-						t.Errorf("with a token: %d, want %d\n%s", status, with, body)
-					}
+					testkit.Equal(t, status, with, "with a token")
+					testkit.Equal(t, strings.Contains(body, "\ngo_goroutines "), with == yes, "with a token")
 				}
 				ask(mainWire, test.main, test.atMain, test.withMain)
 				ask(ownWire, test.own, test.atOwn, test.withOwn)

@@ -86,9 +86,9 @@ func TestM4_APanicOfAFlush(t *testing.T) {
 		testkit.ErrorContains(t, m.FlushEvents(t.Context()), "panic: ouch", "FlushEvents returned")
 		stop()
 		ok(t, result())
-		if holder(api) != "" || other.flushed.Load() != 2 || other.closed.Load() != 1 {
-			t.Errorf("%q holds the Lease; the other recorder was flushed %d times", holder(api), other.flushed.Load())
-		}
+		testkit.Equal(t, holder(api), "")
+		testkit.Equal(t, other.flushed.Load(), 2)
+		testkit.Equal(t, other.closed.Load(), 1)
 	})
 }
 
@@ -101,9 +101,8 @@ func TestFlushEvents_InParallel(t *testing.T) {
 		m.AddRecorder(&fakeRecorder{flush: func(ctx context.Context) error { late = ctx.Err(); return nil }})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := m.FlushEvents(ctx); err == nil || late != nil {
-			t.Errorf("FlushEvents returned %v; the second recorder: %v", err, late)
-		}
+		testkit.NotEqual(t, m.FlushEvents(ctx), nil)
+		testkit.Equal(t, late, nil)
 	})
 }
 

@@ -82,9 +82,8 @@ func TestL8_RequiredKindsOfSeveralNamespaces(t *testing.T) {
 					m.Add(c)
 					stop, result := start(t, m)
 					testkit.Pass(3 * time.Minute)
-					if isReady(m) != test.leads || (holder(api) != "") != test.leads {
-						t.Errorf("ready: %v, the Lease is held by %q", isReady(m), holder(api))
-					}
+					testkit.Equal(t, isReady(m), test.leads)
+					testkit.Equal(t, holder(api) != "", test.leads)
 					for _, ns := range test.scope {
 						readable := !slices.Contains(test.forbidden, ns)
 						testkit.Equal(t, seen[ns], test.leads && readable, fmt.Sprintf("keys of the namespaces %v are reconciled", seen))

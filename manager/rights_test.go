@@ -210,9 +210,7 @@ func TestPreflight_PrintsARoleThatMakesItWork(t *testing.T) {
 			"list, watch secrets in default (the informer of Secret.v1)",
 		}
 		slices.Sort(want)
-		if got := slices.Sorted(slices.Values(logged[0].Missing)); !slices.Equal(got, want) {
-			t.Errorf("missing are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		testkit.SlicesEqual(t, slices.Sorted(slices.Values(logged[0].Missing)), want)
 		d.want(t)
 		api.grant(t, logged[0].Role)
 		testkit.Pass(5 * time.Minute)
@@ -448,9 +446,9 @@ func TestRights_OfDeclarations(t *testing.T) {
 				}
 				slices.Sort(got)
 				slices.Sort(test.want)
-				if !slices.Equal(got, test.want) || report.Error != "" || len(report.Missing) != len(report.Needed) {
-					t.Errorf("got  %q\nwant %q, %d missing, error %q", got, test.want, len(report.Missing), report.Error)
-				}
+				testkit.SlicesEqual(t, got, test.want)
+				testkit.Equal(t, report.Error, "")
+				testkit.Len(t, report.Missing, len(report.Needed))
 			})
 		})
 	}
@@ -495,9 +493,9 @@ func TestRights_AreAsOfNow(t *testing.T) {
 		api.mu.Lock()
 		api.granted[0].Rules = append(api.granted[0].Rules, all())
 		api.mu.Unlock()
-		if granted := missing(); before != 0 || later == 0 || granted != 0 {
-			t.Errorf("missing are %d rights, then %d, then %d", before, later, granted)
-		}
+		testkit.Equal(t, before, 0)
+		testkit.NotEqual(t, later, 0)
+		testkit.Equal(t, missing(), 0)
 		stop()
 		ok(t, result())
 	})

@@ -216,9 +216,8 @@ func TestM5_TwoManagersDoNotMeet(t *testing.T) {
 		testkit.Pass(time.Minute)
 		both[1].stop()
 		ok(t, both[1].result())
-		if !slices.Equal(both[0].keys, []string{"a"}) || !slices.Equal(both[1].keys, []string{"b", "c"}) {
-			t.Errorf("reconciled %v and %v", both[0].keys, both[1].keys)
-		}
+		testkit.SlicesEqual(t, both[0].keys, []string{"a"})
+		testkit.SlicesEqual(t, both[1].keys, []string{"b", "c"})
 	})
 }
 

@@ -258,9 +258,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 			err := m.Run(t.Context())
 			text := fmt.Sprintf(`the manager "test" cannot run: the %s: the address %s is taken: stop what listens there, or choose another one`, name, taken)
 			testkit.Equal(t, fmt.Sprint(err), text, "Run returned")
-			if n := len(api.Requests()); n > 0 {
-				t.Errorf("%d requests were made", n)
-			}
+			testkit.Len(t, api.Requests(), 0)
 		})
 	}
 }

@@ -135,9 +135,9 @@ func TestShards_DivideTheControllersOfAdd(t *testing.T) {
 	m.Add(divided)
 	m.AddLease(leaseOf("alone")).Add(alone)
 	m.AddControllerEverywhere(everywhere)
-	if divided.partition == nil || alone.partition != nil || everywhere.partition != nil {
-		t.Errorf("the groups are %v, %v and %v", divided.partition, alone.partition, everywhere.partition)
-	}
+	testkit.NotEqual(t, divided.partition, nil)
+	testkit.Equal(t, alone.partition, nil)
+	testkit.Equal(t, everywhere.partition, nil)
 }
 
 func TestShards_AreNoDefaultOfControllers(t *testing.T) {

@@ -225,9 +225,8 @@ func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 				}
 				defer resp.Body.Close()
 				body, err := io.ReadAll(resp.Body)
-				if want := "10000 <nil>" + strings.Repeat("x", 1<<20); string(body) != want || err != nil {
-					t.Errorf("%s: %.20q of %d, %v", resp.Proto, body, len(body), err)
-				}
+				testkit.Equal(t, string(body), "10000 <nil>"+strings.Repeat("x", 1<<20), resp.Proto)
+				testkit.Equal(t, err, nil, resp.Proto)
 			})
 		}
 		<-came
@@ -361,8 +360,7 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		stop()
 		ok(t, result())
 		go func() { _, _ = io.WriteString(client, "hello\n") }()
-		if line, err := bufio.NewReader(conn).ReadString('\n'); line != "hello\n" {
-			t.Errorf("read %q, %v", line, err)
-		}
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		testkit.Equal(t, line, "hello\n")
 	})
 }

@@ -153,13 +153,11 @@ func TestM2_StopIsTheReverseOfStart(t *testing.T) {
 		})
 		stop, result := start(t, m)
 		testkit.Pass(500 * time.Millisecond)
-		if isReady(m) || holder(api) != "" {
-			t.Error("it is ready, or leads, before its controllers are synced")
-		}
+		testkit.Equal(t, isReady(m), false)
+		testkit.Equal(t, holder(api), "")
 		testkit.Pass(time.Second)
-		if !isReady(m) || holder(api) == "" {
-			t.Error("it is not ready, or does not lead, when its controllers are synced")
-		}
+		testkit.Equal(t, isReady(m), true)
+		testkit.NotEqual(t, holder(api), "")
 		testkit.Pass(10 * time.Second)
 		d.mu.Lock()
 		clear(d.events[:2]) // functions of one stage start in any order
@@ -278,9 +276,8 @@ func TestM3_TheReconcileLearnsWhyItIsCancelled(t *testing.T) {
 		stopped = time.Now()
 		stop()
 		ok(t, result())
-		if cause == nil || !strings.Contains(cause.Error(), "the grace time of 25s is over") || after != 25*time.Second {
-			t.Errorf("cancelled after %s because of %v", after, cause)
-		}
+		testkit.ErrorContains(t, cause, "the grace time of 25s is over")
+		testkit.Equal(t, after, 25*time.Second)
 		testkit.Equal(t, holder(api), "", "holds the lease")
 	})
 }

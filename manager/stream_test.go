@@ -50,9 +50,8 @@ func TestM1_AStreamGoesOnWithinTheGraceTime(t *testing.T) {
 					testkit.NoError(t, err)
 					body, err := io.ReadAll(resp.Body)
 					resp.Body.Close()
-					if strings.Count(string(body), "part") != 6 || err != nil {
-						t.Errorf("the client got %q, %v", body, err)
-					}
+					testkit.Count(t, string(body), "part", 6)
+					ok(t, err)
 					ok(t, result())
 				})
 			})

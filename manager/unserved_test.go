@@ -123,9 +123,8 @@ func TestShards_HooksOfTheManager(t *testing.T) {
 		m.Add(newFake("website", &diary{}))
 		stop, result := start(t, m)
 		testkit.Pass(5 * time.Second)
-		if adopted != 2*256 || len(statusOf(m).Owned) != 256 {
-			t.Errorf("the hooks count %d slots; the group has %+v", adopted, statusOf(m))
-		}
+		testkit.Equal(t, adopted, 2*256)
+		testkit.Len(t, statusOf(m).Owned, 256)
 		stop()
 		ok(t, result())
 	})
@@ -159,9 +158,7 @@ func TestShards_NotReadyBeforeItHasJoined(t *testing.T) {
 		d.mend()
 		testkit.Pass(10 * time.Second)
 		want(t, c, "http://x/readyz", 200, "ok")
-		if s := statusOf(m); len(s.Members) != 3 {
-			t.Errorf("the group is %+v, want 3 members", s)
-		}
+		testkit.Len(t, statusOf(m).Members, 3)
 		for _, stop := range append(stops, stop) {
 			stop()
 		}
@@ -203,9 +200,7 @@ func TestShards_ReadyAtOnce(t *testing.T) {
 				stopFormer()
 				ok(t, formerEnds())
 				testkit.Pass(time.Minute)
-				if s := statusOf(m); len(s.Owned) != 256 {
-					t.Errorf("the group is %+v, want all slots", s)
-				}
+				testkit.Len(t, statusOf(m).Owned, 256)
 				stop()
 				ok(t, result())
 			})

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // wire is a listener without a network, for synctest bubbles. Make it and its clients inside.
@@ -83,7 +85,6 @@ func get(t *testing.T, c *http.Client, url string) (int, string) {
 func want(t *testing.T, c *http.Client, url string, status int, lines ...string) {
 	t.Helper()
 	got, body := get(t, c, url)
-	if text := strings.Join(lines, "\n"); got != status || strings.TrimSpace(body) != text {
-		t.Errorf("%s: %d\n%s\nwant %d\n%s", url, got, body, status, text)
-	}
+	testkit.Equal(t, got, status, url)
+	testkit.Equal(t, strings.TrimSpace(body), strings.Join(lines, "\n"), url)
 }

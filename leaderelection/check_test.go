@@ -261,9 +261,8 @@ func TestTroubleIsExplainedOnce(t *testing.T) {
 				if len(told) != 2 || told[0] != test.want || told[1] != "over" {
 					t.Errorf("told\n%s\nwant\n%s\nover", strings.Join(told, "\n"), test.want)
 				}
-				if n := log.count("WARN"); n != 1 || log.count("INFO") != 1 {
-					t.Errorf("the log has\n%s", log)
-				}
+				testkit.Equal(t, log.count("WARN"), 1)
+				testkit.Equal(t, log.count("INFO"), 1)
 			})
 		})
 	}

@@ -128,9 +128,8 @@ func TestL2_ATermEndsBeforeItsLeaseIsReleased(t *testing.T) {
 		ok(t, result())
 		testkit.ErrorIs(t, create(left, h, "y"), term.ErrFenced, "after the release")
 		testkit.Equal(t, released, 1, "after the release")
-		if api.Object(sim.Leases, "default", "x") == nil || api.Object(sim.Leases, "default", "y") != nil {
-			t.Error("not what was written under the term is there, or more")
-		}
+		testkit.NotEqual(t, api.Object(sim.Leases, "default", "x"), nil)
+		testkit.Equal(t, api.Object(sim.Leases, "default", "y"), nil)
 	})
 }
 

@@ -113,9 +113,7 @@ func TestL7_ATermSurvivesWhatDoesNotEndIt(t *testing.T) {
 				a.made()
 				testkit.Pass(seconds(2))
 				testkit.Equal(t, a.made(), "PUT GET PUT")
-				if l := lease(t, api); *l.Spec.LeaseDurationSeconds != 15 {
-					t.Errorf("the Lease is %+v", l.Spec)
-				}
+				testkit.Equal(t, *lease(t, api).Spec.LeaseDurationSeconds, 15)
 				a.stop()
 				ok(t, a.result())
 				a.want(t, "acquired operator", "released operator: false")

@@ -4,7 +4,6 @@
 package leaderelection_test
 
 import (
-	"maps"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -42,9 +41,8 @@ func TestMetadata(t *testing.T) {
 		want := func(when string, annotations map[string]string) {
 			t.Helper()
 			l := lease(t, api)
-			if !maps.Equal(l.Labels, map[string]string{"other": "1", "group": "web"}) || !maps.Equal(l.Annotations, annotations) {
-				t.Errorf("%s, the Lease has the labels %v and the annotations %v", when, l.Labels, l.Annotations)
-			}
+			testkit.DeepEqual(t, l.Labels, map[string]string{"other": "1", "group": "web"}, when)
+			testkit.DeepEqual(t, l.Annotations, annotations, when)
 		}
 		began := time.Now()
 		at := func(d time.Duration) string { return began.Add(d).Format(time.RFC3339Nano) }
@@ -91,9 +89,7 @@ func TestL5_MetadataThatOthersWriteCostsNoTerm(t *testing.T) {
 		}
 		a.want(t, "acquired operator")
 		testkit.Pass(2 * time.Second)
-		if l := lease(t, api); l.Annotations["other"] == "" {
-			t.Errorf("the annotations of another writer are gone: %v", l.Annotations)
-		}
+		testkit.NotEqual(t, lease(t, api).Annotations["other"], "", "of another writer")
 		stop()
 		ok(t, result())
 		a.want(t, "acquired operator", "released operator: false")

@@ -139,9 +139,9 @@ func TestL2_Observe_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 		stop, ended := h.start(t, func(take, work context.Context) error {
 			leading = term.FromContext(work)
 			h.mu.Lock()
-			if leading.Token() != h.token || term.FromContext(take) != leading || h.token.Lease == "" {
-				t.Errorf("the token is %+v, want %+v", leading.Token(), h.token)
-			}
+			testkit.Equal(t, leading.Token(), h.token)
+			testkit.Equal(t, term.FromContext(take), leading)
+			testkit.NotEqual(t, h.token.Lease, "")
 			h.mu.Unlock()
 			<-take.Done()
 			time.Sleep(5 * time.Second)
@@ -158,13 +158,12 @@ func TestL2_Observe_TheElectorOfTheHostMakesTheTerm(t *testing.T) {
 		unwell(t, h, "")
 		stop()
 		testkit.Pass(seconds(4.9))
-		if holder(t, api) != "a" || done(ended) {
-			t.Error("the Lease is released while something leads")
-		}
+		testkit.Equal(t, holder(t, api), "a")
+		testkit.Equal(t, done(ended), false)
 		testkit.Pass(seconds(3))
-		if holder(t, api) != "" || !done(ended) || leading.Trusted() == nil {
-			t.Error("the Lease is not released, or the term has not ended")
-		}
+		testkit.Equal(t, holder(t, api), "")
+		testkit.Equal(t, done(ended), true)
+		testkit.NotEqual(t, leading.Trusted(), nil)
 		for _, err := range h.result() {
 			ok(t, err)
 		}
@@ -333,9 +332,8 @@ func TestL7_Observe_TheTermEndsAtOnce(t *testing.T) {
 				testkit.Equal(t, done(ended), false, "the elector has given up before")
 				writes := api.Count("update", sim.Leases) + api.Count("create", sim.Leases)
 				testkit.Pass(time.Minute)
-				if now := api.Count("update", sim.Leases) + api.Count("create", sim.Leases); now != writes || !done(ended) {
-					t.Errorf("the elector has written %d times more, and has given up: %t", now-writes, done(ended))
-				}
+				testkit.Equal(t, api.Count("update", sim.Leases)+api.Count("create", sim.Leases), writes)
+				testkit.Equal(t, done(ended), true)
 				stop()
 				h.result()
 			})
@@ -392,9 +390,7 @@ func TestObserve_HandsOverToOursAndBack(t *testing.T) {
 		stopA()
 		testkit.Pass(0)
 		got = append(got, <-inherited)
-		if l := lease(t, all.api); l.Annotations[leaderelection.WrittenAnnotation] != "" {
-			t.Errorf("the Lease has %v", l.Annotations)
-		}
+		testkit.Equal(t, lease(t, all.api).Annotations[leaderelection.WrittenAnnotation], "")
 		c := newHost(t, all.api, "c")
 		stopC, endedC := c.start(t, writes("three"))
 		stopB()

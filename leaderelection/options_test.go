@@ -70,9 +70,7 @@ func TestOptions(t *testing.T) {
 				t.Fatal("it is valid")
 			}
 			lines := strings.Split(err.Error(), "\n")
-			if len(lines) != len(test.want) {
-				t.Errorf("it says\n%v\nwant %d lines", err, len(test.want))
-			}
+			testkit.Len(t, lines, len(test.want))
 			for _, want := range test.want {
 				testkit.ErrorContains(t, err, "leaderelection."+want)
 			}

@@ -224,9 +224,7 @@ func TestL9_NoNameIsStored(t *testing.T) {
 			secret = append(secret, "the-namespace", "the-name", "the-label", "the-value", string(m.UID))
 		})
 		leaks("a release")
-		if got := h.lead("b", nothing); len(got.Written) != 1 {
-			t.Errorf("b inherits %s", versions(got))
-		}
+		testkit.Len(t, h.lead("b", nothing).Written, 1, "b inherits")
 		leaks("a release that hands on")
 	})
 }

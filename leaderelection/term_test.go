@@ -25,9 +25,7 @@ func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
 		stop, result := a.start(t, func(take, work context.Context) error {
 			<-take.Done()
 			time.Sleep(time.Minute)
-			if err := work.Err(); err != nil {
-				t.Errorf("the work was cancelled: %v", context.Cause(work))
-			}
+			testkit.Equal(t, work.Err(), nil, context.Cause(work))
 			testkit.Equal(t, holder(t, api), "a", "while lead runs, holds the Lease")
 			a.note("lead returns")
 			return nil
@@ -42,9 +40,8 @@ func TestL3_TheLeaseIsRenewedWhileLeadStopsAndReleasedAfter(t *testing.T) {
 		}
 		ok(t, result())
 		a.want(t, "acquired operator", "lead returns", "released operator: false")
-		if l := lease(t, api); holder(t, api) != "" || *l.Spec.LeaseDurationSeconds != 1 {
-			t.Errorf("afterwards the Lease is %+v", l.Spec)
-		}
+		testkit.Equal(t, holder(t, api), "", "afterwards")
+		testkit.Equal(t, *lease(t, api).Spec.LeaseDurationSeconds, 1)
 	})
 }
 

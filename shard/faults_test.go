@@ -214,9 +214,9 @@ func TestP1_AnotherFormat(t *testing.T) {
 		for _, want := range []string{"format 0, not 1", "its members use other settings", "stop them all"} {
 			testkit.Contains(t, s.Trouble, want)
 		}
-		if lines(&log, "the group refuses this replica") != 1 || lines(&log, "holder of web-older") != 1 || lines(&log, "level=WARN") != 1 {
-			t.Errorf("want one line that names the member:\n%s", log.String())
-		}
+		testkit.Equal(t, lines(&log, "the group refuses this replica"), 1)
+		testkit.Equal(t, lines(&log, "holder of web-older"), 1)
+		testkit.Equal(t, lines(&log, "level=WARN"), 1)
 		f.api.Put(sim.Leases, internallease.GivenUp(l, time.Now())) // by the last older member
 		f.passUntil("the newer one", 30*time.Second, even(1, 256))
 	})
@@ -367,9 +367,7 @@ func TestP2_ASlotCacheThatHangs(t *testing.T) {
 		a := f.start("a", shard.Options{SlotCache: newSlotCache()})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
 		b := f.startSpecial(special{name: "b", o: shard.Options{SlotCache: kb}, log: &log})
-		if counts := f.pass(2 * time.Minute); counts["a"] != 256 {
-			t.Errorf("%v", counts)
-		}
+		testkit.Equal(t, f.pass(2 * time.Minute)["a"], 256)
 		if n := lines(&log, "the objects of new slots are not there yet"); n == 0 || n > 3 {
 			t.Errorf("b does not explain why it has no slots:\n%s", log.String())
 		}
@@ -469,9 +467,9 @@ func TestGroup_AnEditedMember(t *testing.T) {
 				f.pass(time.Second)
 				epoch := b.Status().Epoch // each move has a later one
 				f.patchLease(a.member(t), edit)
-				if counts := f.pass(time.Minute); !even(2, 256)(counts) || b.Status().Epoch != epoch {
-					t.Errorf("%v at epoch %d, before at %d", counts, b.Status().Epoch, epoch)
-				}
+				counts := f.pass(time.Minute)
+				testkit.Equal(t, even(2, 256)(counts), true, counts)
+				testkit.Equal(t, b.Status().Epoch, epoch)
 				testkit.Len(t, b.Status().Unserved, 0)
 				a.stop()
 				f.passUntil("the other one", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })

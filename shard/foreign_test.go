@@ -48,17 +48,12 @@ func TestP1_ARenamedLease(t *testing.T) {
 				renamed := f.named("new", "website", program, &log)
 				time.Sleep(5*time.Minute - time.Second/2)
 				synctest.Wait()
-				if owns := len(renamed.owns()); owns == 0 != waits {
-					t.Errorf("%d slots have two owners", owns)
-				}
+				testkit.Equal(t, len(renamed.owns()) == 0, waits, "it owns no slot")
 				testkit.Equal(t, len(old.owns()), term.Slots, "the old replica owns slots")
 				s := renamed.Status()
-				if s.Standby != waits || waits != strings.Contains(s.Trouble, "the group web of the same program (web-operator)") {
-					t.Errorf("standby is %t, the trouble %q", s.Standby, s.Trouble)
-				}
-				if n := lines(&log, "waiting until the members of another group"); waits != (n == 5) {
-					t.Errorf("%d lines in 5 minutes:\n%s", n, log.String())
-				}
+				testkit.Equal(t, s.Standby, waits)
+				testkit.Equal(t, strings.Contains(s.Trouble, "the group web of the same program (web-operator)"), waits, s.Trouble)
+				testkit.Equal(t, lines(&log, "waiting until the members of another group") == 5, waits)
 				old.stop()
 				ended(t, old)
 				time.Sleep(10 * time.Second)

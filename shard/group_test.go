@@ -282,9 +282,8 @@ func TestP3_AGracefulMoveTakesOneWriteAndOneEvent(t *testing.T) {
 		t.Logf("%s", took)
 		f.pass(time.Minute)
 		all, err := f.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(all.Items) != 3 {
-			t.Errorf("%d Leases, want 3: the member that left has deleted its own (%v)", len(all.Items), err)
-		}
+		testkit.NoError(t, err)
+		testkit.Len(t, all.Items, 3)
 	})
 }
 

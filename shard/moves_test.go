@@ -96,9 +96,7 @@ func TestP6_ARollingUpdateMovesEachSlotOnce(t *testing.T) {
 		}
 		f.pass(time.Minute)
 		note()
-		if !even(4, 256)(f.judge()) {
-			t.Errorf("in the end: %v", f.judge())
-		}
+		testkit.Equal(t, even(4, 256)(f.judge()), true, f.judge())
 		if slices.Max(moves[:]) > 1 || slices.Min(moves[:]) != 1 {
 			t.Errorf("moves of the slots: %v", moves)
 		}
@@ -130,9 +128,8 @@ func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
 		a.stop()
 		f.passUntil("the rest", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 255 })
 		f.pass(10 * time.Second)
-		if f.judge()["b"] != 255 || work.Term.Trusted() != nil {
-			t.Errorf("b owns %d slots, and the running work is trusted: %v", f.judge()["b"], work.Term.Trusted())
-		}
+		testkit.Equal(t, f.judge()["b"], 255)
+		testkit.Equal(t, work.Term.Trusted(), nil)
 		if u := b.Status().Unserved; len(u) != 1 || !slices.Equal(u[0].Slots, []int{int(work.Number)}) || !strings.Contains(u[0].Reason, "it drains") || time.Since(u[0].Since) < 9*time.Second {
 			t.Errorf("%+v", u)
 		}
@@ -141,9 +138,8 @@ func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
 		if took > 50*time.Millisecond {
 			t.Errorf("the slot moves %s after its work has returned", took)
 		}
-		if work.Term.Trusted() == nil || work.Begin() {
-			t.Error("the slot can still be used")
-		}
+		testkit.NotEqual(t, work.Term.Trusted(), nil)
+		testkit.Equal(t, work.Begin(), false)
 	})
 }
 
@@ -270,21 +266,19 @@ func TestP3_ANextOwnerIsReadyWhenItsCachesAre(t *testing.T) {
 		f.passUntil("one member", 5*time.Second, even(1, 256))
 		f.start("b", shard.Options{SlotCache: kb})
 		f.pass(time.Minute)
-		if f.judge()["a"] != 256 || kb.keeps() != 128 {
-			t.Errorf("a owns %d, b prepares %d", f.judge()["a"], kb.keeps())
-		}
+		testkit.Equal(t, f.judge()["a"], 256)
+		testkit.Equal(t, kb.keeps(), 128)
 		unblock()
 		f.passUntil("two members", time.Second, even(2, 256))
 		f.pass(time.Second)
-		if ka.keeps() != 128 || kb.keeps() != 128 || kb.adds != 1 {
-			t.Errorf("a keeps %d, b keeps %d after %d adds", ka.keeps(), kb.keeps(), kb.adds)
-		}
+		testkit.Equal(t, ka.keeps(), 128)
+		testkit.Equal(t, kb.keeps(), 128)
+		testkit.Equal(t, kb.adds, 1)
 		defer kb.block()()
 		a.cut.Store(true)
 		f.pass(20 * time.Second)
-		if n := f.judge()["b"]; n != 128 || kb.keeps() != 256 {
-			t.Errorf("after a crash, b owns %d before its caches are ready, and keeps %d", n, kb.keeps())
-		}
+		testkit.Equal(t, f.judge()["b"], 128)
+		testkit.Equal(t, kb.keeps(), 256)
 		testkit.Equal(t, ka.keeps(), 0, "a has lost its Lease and keeps slots")
 	})
 }
@@ -302,9 +296,7 @@ func TestGroup_AMoveThatIsCancelled(t *testing.T) {
 		f.pass(30 * time.Second)
 		b.stop()
 		testkit.Equal(t, <-b.done, nil)
-		if f.pass(time.Second)["a"] != 256 {
-			t.Errorf("%v", f.judge())
-		}
+		testkit.Equal(t, f.pass(time.Second)["a"], 256)
 	})
 }
 
@@ -329,9 +321,7 @@ func TestGroup_ALeadThatFails(t *testing.T) {
 			})
 		}()
 		testkit.ErrorIs(t, <-done, broken)
-		if f.pass(time.Second)["a"] != 256 {
-			t.Errorf("%v", f.judge())
-		}
+		testkit.Equal(t, f.pass(time.Second)["a"], 256)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/fence"
 	"github.com/setpoint-dev/setpoint/internal/owned"
 	"github.com/setpoint-dev/setpoint/internal/stamp"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/ledger"
 	"github.com/setpoint-dev/setpoint/shard/internal/slots"
 )
@@ -30,9 +31,8 @@ func TestWritten_HasTheNewestVersionOfAllSlots(t *testing.T) {
 		all.bySlot[s] = &owned.Slot{Number: s, Term: of}
 	}
 	left, err := all.stamp.Decode(all.written([]slots.Slot{1, 2, 3}, 500))
-	if err == nil || left.Unknown != 1 {
-		t.Errorf("without a limit, the codec reads %+v, %v", left, err)
-	}
+	testkit.NotEqual(t, err, nil)
+	testkit.Equal(t, left.Unknown, 1)
 	left, err = stamp.Codec{Host: "https://api", Limit: 500}.Decode(all.written([]slots.Slot{1, 2, 3}, 500))
 	if err != nil || len(left.Written) != 1 || left.Written[0].ResourceVersion != "1003" || left.Holder != "a" {
 		t.Errorf("it hands over %+v, %v", left, err)

@@ -83,9 +83,8 @@ func TestHooks_CountEverySlot(t *testing.T) {
 		f.pass(30 * time.Second)
 		testkit.Equal(t, b.counts(), "acquired 128, released 0, lost 128")
 		testkit.Equal(t, b.group(), hook.ShardGroup{Group: "web"}, "b observes after the loss of its Lease")
-		if s := second.Status(); s.Member != "" || len(s.Owned) > 0 {
-			t.Errorf("the status of b is %+v after the loss of its Lease", s)
-		}
+		testkit.Equal(t, second.Status().Member, "")
+		testkit.Len(t, second.Status().Owned, 0)
 		first.stop()
 		<-first.done
 		if got := a.counts(); got != "acquired 384, released 384, lost 0" && got != "acquired 256, released 256, lost 0" {
@@ -156,12 +155,8 @@ func TestHooks_ABlockedOneIsNoSilence(t *testing.T) {
 		})})
 		f.passUntil("one member", 3*time.Second, even(1, 256))
 		f.seenBy(&w, "b")
-		if counts := f.pass(time.Minute); counts["a"] != 256 {
-			t.Errorf("%v", counts)
-		}
-		if len(a.Status().Owned) != 256 { // no lock is held
-			t.Errorf("%+v", a.Status())
-		}
+		testkit.Equal(t, f.pass(time.Minute)["a"], 256)
+		testkit.Len(t, a.Status().Owned, 256) // no lock is held
 		if g := w.group(); g.Unserved == 0 || time.Since(g.UnservedSince) < 30*time.Second || !g.First {
 			t.Errorf("b observes %+v", g)
 		}
@@ -328,9 +323,7 @@ func TestP2_SlotsOfOtherSettingsAreServed(t *testing.T) {
 			"count=256 members=1":                           2,
 			`msg="all slots are served again"`:              0,
 		} {
-			if got := strings.Count(log.String(), line); got != n {
-				t.Errorf("%d times %s, want %d:\n%s", got, line, n, log.String())
-			}
+			testkit.Count(t, log.String(), line, n)
 		}
 	})
 }

@@ -37,9 +37,7 @@ func TestP2_ALongRetryAfterIsNotWaitedFor(t *testing.T) {
 				f.api.Intercept(nil)
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
-				if owns := len(a.Status().Owned); owns != 256 {
-					t.Errorf("the member owns %d slots: %+v", owns, a.Status())
-				}
+				testkit.Len(t, a.Status().Owned, 256)
 				a.stop()
 				testkit.Equal(t, <-a.done, nil)
 			})

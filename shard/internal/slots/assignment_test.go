@@ -167,9 +167,8 @@ func TestP1_DeathNeedsAnotherHolderOfTheLease(t *testing.T) {
 			}
 		}
 	}
-	if lost != Slots/2 || dead.Joined(ID{"a", 1}) {
-		t.Errorf("%d slots have no owner, and the members are %v", lost, dead.Members())
-	}
+	testkit.Equal(t, lost, Slots/2)
+	testkit.Equal(t, dead.Joined(ID{"a", 1}), false)
 	slot := dead.Propose(epoch).Slot(0)
 	testkit.Equal(t, slot.Owner.Name, "b", "then slot 0", slot)
 }
@@ -196,9 +195,9 @@ func TestP1_ASlotOfADeadOwnerGoesToItsNextOwner(t *testing.T) {
 	a, b := g.views["a"], g.join(ID{"b", 12})
 	s := b.Tasks().Prepare[0]
 	dead, err := g.assignment().Dead(ID{"a", 50}, epoch)
-	if err != nil || dead.Slot(s).Owner != b.id || dead.Slot(s).To != (ID{}) {
-		t.Errorf("the owner is dead: %+v, %v", dead.Slot(s), err)
-	}
+	testkit.NoError(t, err, "the owner is dead")
+	testkit.Equal(t, dead.Slot(s).Owner, b.id, "the owner is dead")
+	testkit.Equal(t, dead.Slot(s).To, ID{}, "the owner is dead")
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Ready(b.id, epoch, s) })
 	a.Stop(epoch, s)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Dead(ID{"b", 50}, epoch) })
@@ -258,9 +257,8 @@ func TestP1_ANewAssignmentWaitsForEarlierOwners(t *testing.T) {
 		}
 	}
 	g.see(a)
-	if a.Owns(s, held) || !a.Tasks().Acknowledge {
-		t.Error("a has seen the new assignment, and goes on")
-	}
+	testkit.Equal(t, a.Owns(s, held), false)
+	testkit.Equal(t, a.Tasks().Acknowledge, true)
 }
 
 // TestP4_HandoversArePassedOn until the owner settles them.
@@ -324,9 +322,8 @@ func TestLeave_AMemberGoesWhenItOwnsNothing(t *testing.T) {
 	a.Stop(epoch, a.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, a.Tasks().Release...) })
 	g.apply(leave)
-	if n := g.assignment(); n.Joined(a.id) || g.owners()["b"] != Slots {
-		t.Errorf("members %v, owners %v", n.Members(), g.owners())
-	}
+	testkit.Equal(t, g.assignment().Joined(a.id), false)
+	testkit.Equal(t, g.owners()["b"], Slots)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Leave(b.id) })
 	b.Stop(epoch, b.Tasks().Owned...)
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(b, "", epoch, b.Tasks().Release...) })

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func equalWeights(n int) map[string]int {
@@ -136,9 +138,7 @@ func TestP6_AChangeOfMembersMovesFewSlots(t *testing.T) {
 
 func TestDesired_WeightsShareTheSlots(t *testing.T) {
 	got := counts(Desired(Owners{}, map[string]int{"small": 1, "big": 3, "none": 0, "less": -5}))
-	if want := map[string]int{"small": 64, "big": 192}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	testkit.DeepEqual(t, got, map[string]int{"small": 64, "big": 192})
 }
 
 func BenchmarkDesired(b *testing.B) {

@@ -24,9 +24,8 @@ func TestP5_AnOlderRecordOpensNoFence(t *testing.T) {
 	fresh := NewView(a.id, settings, epoch)
 	g.see(fresh)
 	for name, v := range map[string]*View{"a": a, "a that has lost its memory": fresh} {
-		if err := v.See(old, epoch); err != nil || v.Owns(s, held) {
-			t.Errorf("%s sees the record from before its release: %v", name, err)
-		}
+		testkit.Equal(t, v.See(old, epoch), nil, name)
+		testkit.Equal(t, v.Owns(s, held), false, name)
 		if known, err := v.Assignment(); err != nil || known.Version() != g.version {
 			t.Errorf("%s knows version %d, want %d: %v", name, known.Version(), g.version, err)
 		}
@@ -42,9 +41,8 @@ func TestP5_AStopIsFinal(t *testing.T) {
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Settle(a.id) })
 	testkit.Equal(t, a.Owns(7, held), false, "another record opens the fence again")
 	g.apply(func(n *Assignment) (*Assignment, error) { return n.Release(a, "", epoch, 7) })
-	if now := g.assignment().Slot(7).Epoch; a.Owns(7, held) || !a.Owns(7, now) {
-		t.Errorf("after the release: %+v", g.assignment().Slot(7))
-	}
+	testkit.Equal(t, a.Owns(7, held), false, "after the release")
+	testkit.Equal(t, a.Owns(7, g.assignment().Slot(7).Epoch), true, "after the release")
 }
 
 // TestP2_EverySlotHasAnOwnerThatActsOrIsReported
@@ -61,9 +59,8 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 			t.Fatalf("%d slots are reported, want %d", len(all), n)
 		}
 		for _, u := range all {
-			if !u.Since.Equal(since) || !strings.Contains(u.Reason, reason) {
-				t.Errorf("got %+v, want %q since %s", u, reason, since)
-			}
+			testkit.Equal(t, u.Since.Sub(since), 0)
+			testkit.Contains(t, u.Reason, reason)
 		}
 	}
 	report(b, well, 0, epoch, "")

@@ -49,6 +49,22 @@ func NotEqual[T comparable](t testing.TB, got, unwanted T, name ...any) {
 	}
 }
 
+// AtLeast compares with <.
+func AtLeast[T cmp.Ordered](t testing.TB, got, least T, name ...any) {
+	t.Helper()
+	if got < least {
+		t.Error(message(name, got, "want at least ", least))
+	}
+}
+
+// AtMost compares with >.
+func AtMost[T cmp.Ordered](t testing.TB, got, most T, name ...any) {
+	t.Helper()
+	if got > most {
+		t.Error(message(name, got, "want at most ", most))
+	}
+}
+
 // SlicesEqual compares with slices.Equal.
 func SlicesEqual[S ~[]E, E comparable](t testing.TB, got, want S, name ...any) {
 	t.Helper()

@@ -49,6 +49,8 @@ func TestChecks_Fail(t *testing.T) {
 		`len(keys) is 2, want 3 to 4`:                       func(t testing.TB) { testkit.Between(t, len(keys), 3, 4) },
 		`late: time.Minute is 1m0s, want 0s to 1s`:          func(t testing.TB) { testkit.Between(t, time.Minute, 0, time.Second, "late") },
 		`keys[0] is "a", want a text that begins with "a-"`: func(t testing.TB) { testkit.HasPrefix(t, keys[0], "a-") },
+		`len(keys) is 2, want at least 3`:                   func(t testing.TB) { testkit.AtLeast(t, len(keys), 3) },
+		`time.Minute is 1m0s, want at most 59s`:             func(t testing.TB) { testkit.AtMost(t, time.Minute, 59*time.Second) },
 		`strings.Join( keys, "-") is "a-b", want a text with "+"`: func(t testing.TB) {
 			testkit.Contains(t, strings.Join(
 				keys, "-"), "+")
@@ -86,6 +88,8 @@ func TestChecks_Pass(t *testing.T) {
 	testkit.NoError(t, nil)
 	testkit.Equal(t, "a", "a")
 	testkit.NotEqual(t, "a", "b")
+	testkit.AtLeast(t, 2, 2)
+	testkit.AtMost(t, 2, 2)
 	testkit.SlicesEqual(t, []int{}, nil)
 	testkit.DeepEqual(t, map[string][]int{"a": {1}}, map[string][]int{"a": {1}})
 	testkit.Len(t, map[string]int{"a": 1}, 1)

@@ -24,6 +24,7 @@ import (
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
 )
@@ -64,17 +65,12 @@ func converge(tb testing.TB, n int) {
 	ctx, cancel := context.WithCancel(tb.Context())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Run(ctx) }()
-	if err := mgr.Idle(ctx); err != nil {
-		tb.Error(err)
-	}
+	testkit.Equal(tb, mgr.Idle(ctx), nil)
 	secrets, err := coreclient.NewForConfigOrDie(config(api, true)).Secrets("").List(ctx, metav1.ListOptions{})
-	if err != nil || len(secrets.Items) != n {
-		tb.Errorf("got %d secrets, %v", len(secrets.Items), err)
-	}
+	testkit.Equal(tb, err, nil)
+	testkit.Len(tb, secrets.Items, n)
 	cancel()
-	if err := <-done; err != nil {
-		tb.Error(err)
-	}
+	testkit.NoError(tb, <-done)
 }
 
 func single(tb testing.TB) {
@@ -82,17 +78,11 @@ func single(tb testing.TB) {
 	api := sim.NewServer(sim.ConfigMaps, sim.Secrets)
 	api.Put(sim.ConfigMaps, configMap("m", "x"))
 	c, err := client.New(api.Config(), client.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testkit.NoError(tb, err)
 	maps := client.For[*corev1.ConfigMap](c)
 	key := types.NamespacedName{Namespace: "default", Name: "m"}
-	if _, err := (copier{maps.GetLive, client.For[*corev1.Secret](c)}).Reconcile(tb.Context(), key); err != nil {
-		tb.Error(err)
-	}
-	if api.Object(sim.Secrets, "default", "m") == nil {
-		tb.Error("no secret")
-	}
+	testkit.NoError(tb, testkit.Err((copier{maps.GetLive, client.For[*corev1.Secret](c)}).Reconcile(tb.Context(), key)))
+	testkit.NotEqual(tb, api.Object(sim.Secrets, "default", "m"), nil)
 }
 
 func BenchmarkManager100(b *testing.B) {
@@ -122,21 +112,15 @@ func BenchmarkList10000(b *testing.B) {
 		b.Run(map[bool]string{false: "json", true: "protobuf"}[protobuf], func(b *testing.B) {
 			for b.Loop() {
 				r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, sim.Host+"/api/v1/configmaps", nil)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, err)
 				if protobuf {
 					r.Header.Set("Accept", "application/vnd.kubernetes.protobuf")
 				}
 				resp, err := api.RoundTrip(r)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, err)
 				n, err := io.Copy(io.Discard, resp.Body)
 				b.SetBytes(n)
-				if err != nil {
-					b.Fatal(err)
-				}
+				testkit.NoError(b, err)
 			}
 		})
 	}
@@ -155,9 +139,7 @@ func TestMemory(t *testing.T) {
 		read := 0
 		for read < 10_000*len(`{"type":"ADDED","object":`) {
 			n, err := body.Read(make([]byte, 64<<10))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			read += n
 		}
 	}
@@ -165,9 +147,7 @@ func TestMemory(t *testing.T) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	t.Logf("%d MB in use, %d MB from the system, after %s", stats.HeapAlloc>>20, stats.Sys>>20, time.Since(begin))
-	if stats.Sys > 500<<20 {
-		t.Errorf("%d MB", stats.Sys>>20)
-	}
+	testkit.Equal(t, stats.Sys > 500<<20, false, "MB", stats.Sys>>20)
 	runtime.KeepAlive(api)
 }
 
@@ -175,14 +155,10 @@ func TestMemory(t *testing.T) {
 func open(t *testing.T, api *sim.Server, path, accept string) io.Reader {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, sim.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	r.Header.Set("Accept", accept)
 	resp, err := api.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp.Body
 }

@@ -26,6 +26,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var clusterRoles = sim.Resource{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole", Name: "clusterroles"}
@@ -49,9 +50,8 @@ func onBothSides(t *testing.T, test func(s *side)) {
 			s.config = rest.CopyConfig(cfg(t))
 			s.config.QPS = -1
 			var err error
-			if s.Interface, err = dynamic.NewForConfig(s.config); err != nil {
-				t.Fatal(err)
-			}
+			s.Interface, err = dynamic.NewForConfig(s.config)
+			testkit.NoError(t, err)
 			test(s)
 		})
 	}
@@ -65,14 +65,8 @@ func onBothSides(t *testing.T, test func(s *side)) {
 	}
 	run("real", func(t *testing.T) *rest.Config {
 		cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := cluster.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
+		testkit.NoError(t, err)
+		t.Cleanup(func() { testkit.NoError(t, cluster.Stop()) })
 		return cluster.Config()
 	})
 }
@@ -129,9 +123,7 @@ type family struct {
 func (f family) ref(name string, block bool) metav1.OwnerReference {
 	f.Helper()
 	o, err := f.in(sim.ConfigMaps, f.name).Get(f.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: o.GetUID(), BlockOwnerDeletion: &block}
 }
 
@@ -144,9 +136,7 @@ func (f family) create(name string, finalizers []string, owners ...metav1.OwnerR
 	u.SetNamespace(f.name)
 	u.SetFinalizers(finalizers)
 	u.SetOwnerReferences(owners)
-	if _, err := f.in(sim.ConfigMaps, f.name).Create(f.Context(), u, metav1.CreateOptions{}); err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, testkit.Err(f.in(sim.ConfigMaps, f.name).Create(f.Context(), u, metav1.CreateOptions{})))
 }
 
 func (f family) own(name string, owners ...metav1.OwnerReference) {
@@ -162,28 +152,20 @@ func (f family) release(name string) {
 func (f family) patch(name string, meta map[string]any) {
 	f.Helper()
 	data, err := json.Marshal(map[string]any{"metadata": meta})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if _, err := f.in(sim.ConfigMaps, f.name).Patch(f.Context(), name, types.MergePatchType, data, metav1.PatchOptions{}); err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
+	testkit.NoError(f, testkit.Err(f.in(sim.ConfigMaps, f.name).Patch(f.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})))
 }
 
 func (f family) delete(name string, policy metav1.DeletionPropagation) {
 	f.Helper()
-	if err := f.in(sim.ConfigMaps, f.name).Delete(f.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, f.in(sim.ConfigMaps, f.name).Delete(f.Context(), name, metav1.DeleteOptions{PropagationPolicy: &policy}))
 }
 
 // state describes the config maps of the namespace.
 func (f family) state() string {
 	f.Helper()
 	list, err := f.in(sim.ConfigMaps, f.name).List(f.Context(), metav1.ListOptions{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	testkit.NoError(f, err)
 	var all []string
 	for _, o := range list.Items {
 		if o.GetName() == rootCA {
@@ -341,14 +323,10 @@ var collections = map[string]func(f family, then func(want string)){
 		role.SetKind("ClusterRole")
 		role.SetName(f.name)
 		role, err := f.in(clusterRoles, "").Create(f.Context(), role, metav1.CreateOptions{})
-		if err != nil {
-			f.Fatal(err)
-		}
+		testkit.NoError(f, err)
 		f.create("b", nil, metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()})
 		then("b of:" + f.name)
-		if err := f.in(clusterRoles, "").Delete(f.Context(), f.name, metav1.DeleteOptions{}); err != nil {
-			f.Fatal(err)
-		}
+		testkit.NoError(f, f.in(clusterRoles, "").Delete(f.Context(), f.name, metav1.DeleteOptions{}))
 		then("")
 	},
 	"a cycle in the foreground": func(f family, then func(string)) {
@@ -513,13 +491,9 @@ func TestV1_NamespaceDeletion(t *testing.T) {
 		return
 	}
 	for i, got := range transcripts[false] {
-		if want := transcripts[true][i]; got != want {
-			t.Errorf("step %d:\nsim  %s\nreal %s", i, got, want)
-		}
+		testkit.Equal(t, got, transcripts[true][i], "step", i)
 	}
-	if len(transcripts[false]) != len(transcripts[true]) {
-		t.Errorf("%d steps, %d on the real server", len(transcripts[false]), len(transcripts[true]))
-	}
+	testkit.Len(t, transcripts[false], len(transcripts[true]))
 }
 
 func lifeOfNamespace(s *side) (transcript []string) {
@@ -647,16 +621,12 @@ func TestNamespaceDeletion_PodsGoFirst(t *testing.T) {
 	})
 	c := dynamic.NewForConfigOrDie(server.Config())
 	s := &side{T: t, Interface: c}
-	if err := s.in(sim.Namespaces, "").Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, s.in(sim.Namespaces, "").Delete(t.Context(), "going", metav1.DeleteOptions{}))
 	if pod := server.Object(sim.Pods, "going", "first"); pod == nil || pod.GetDeletionTimestamp() == nil || server.Stored(sim.ConfigMaps) != 1 {
 		t.Errorf("the pod is %v, with %d config maps", pod, server.Stored(sim.ConfigMaps))
 	}
-	if err := s.in(sim.Pods, "going").Delete(t.Context(), "first", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-		t.Fatal(err)
-	}
-	if server.Stored(sim.Pods) != 0 || server.Stored(sim.ConfigMaps) != 0 || server.Object(sim.Namespaces, "", "going") != nil {
-		t.Error("the namespace is not gone")
-	}
+	testkit.NoError(t, s.in(sim.Pods, "going").Delete(t.Context(), "first", metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	testkit.Equal(t, server.Stored(sim.Pods), 0)
+	testkit.Equal(t, server.Stored(sim.ConfigMaps), 0)
+	testkit.Equal(t, server.Object(sim.Namespaces, "", "going"), nil)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // BenchmarkCycle measures a create-get-update-delete cycle of a ConfigMap, without a typed client.
@@ -20,16 +21,12 @@ func BenchmarkCycle(b *testing.B) {
 	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`
 	do := func(method, path, body string) {
 		r, err := http.NewRequestWithContext(b.Context(), method, sim.Host+"/api/v1/namespaces/default/configmaps"+path, strings.NewReader(body))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		r.Header.Set("Accept", "application/json")
 		r.Header.Set("User-Agent", "cycle/v1")
 		r.Header.Set("Content-Type", "application/json")
 		resp, err := client.Do(r)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, err)
 		defer resp.Body.Close()
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode >= http.StatusBadRequest {
 			b.Fatal(resp.Status, err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestV1_AnEvictionTakesADisruption evicts two Pods of a budget that allows one disruption.
@@ -36,22 +37,17 @@ func TestV1_AnEvictionTakesADisruption(t *testing.T) {
 	evict := func(name string) error {
 		return c.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
-	if err := evict("a"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the evicted Pod: %v", err)
-	}
-	if err := evict("b"); !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
-		t.Errorf("an eviction beyond the budget: %v", err)
-	}
+	testkit.NoError(t, evict("a"))
+	_, err := c.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{})
+	testkit.ErrorSatisfies(t, err, apierrors.IsNotFound, "the evicted Pod")
+	err = evict("b")
+	testkit.ErrorSatisfies(t, err, apierrors.IsTooManyRequests, "an eviction beyond the budget")
+	testkit.Equal(t, apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), true, "an eviction beyond the budget")
 	got, err := c.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "one", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, recorded := got.Status.DisruptedPods["a"]; got.Status.DisruptionsAllowed != 0 || !recorded {
-		t.Errorf("the budget's status is %+v", got.Status)
-	}
+	testkit.NoError(t, err)
+	_, recorded := got.Status.DisruptedPods["a"]
+	testkit.Equal(t, got.Status.DisruptionsAllowed, 0)
+	testkit.Equal(t, recorded, true, "the Pod is recorded")
 }
 
 func TestV1_ABindingAssignsAPodOnce(t *testing.T) {
@@ -62,13 +58,9 @@ func TestV1_ABindingAssignsAPodOnce(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
 		}, metav1.CreateOptions{})
 	}
-	if err := bind("m"); err != nil {
-		t.Fatal(err)
-	}
-	if err := bind("n"); !apierrors.IsConflict(err) {
-		t.Errorf("a second binding: %v", err)
-	}
-	if got, err := c.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || got.Spec.NodeName != "m" {
-		t.Errorf("the Pod is on node %q, %v", got.Spec.NodeName, err)
-	}
+	testkit.NoError(t, bind("m"))
+	testkit.ErrorSatisfies(t, bind("n"), apierrors.IsConflict, "a second binding")
+	got, err := c.Get(t.Context(), "a", metav1.GetOptions{})
+	testkit.NoError(t, err)
+	testkit.Equal(t, got.Spec.NodeName, "m")
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // manifests are valid objects of the kinds whose code has branches of its own, by collection.
@@ -121,9 +122,7 @@ func sendOdd(t testing.TB, api *sim.Server, method, path, query, contentType, ac
 		}
 	}
 	resp, err := api.RoundTrip(h)
-	if err != nil {
-		t.Fatalf("no answer: %v", err)
-	}
+	testkit.NoError(t, err, "no answer")
 	defer resp.Body.Close()
 	answer := oddAnswer{code: resp.StatusCode, mediaType: resp.Header.Get("Content-Type")}
 	if resp.ContentLength < 0 { // a watch

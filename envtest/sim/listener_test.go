@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestListen_ServesOtherProcesses(t *testing.T) {
@@ -22,33 +23,21 @@ func TestListen_ServesOtherProcesses(t *testing.T) {
 	t.Run("open", func(t *testing.T) {
 		path = sim.New(t, gadgetScheme(t)).Listen(t)
 		cfg, err := clientcmd.BuildConfigFromFlags("", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		ctx, client := t.Context(), kubernetes.NewForConfigOrDie(cfg)
 		w, err := client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer w.Stop()
-		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if e := <-w.ResultChan(); e.Object.(*corev1.ConfigMap).Name != "a" {
-			t.Errorf("received %v", e)
-		}
+		testkit.NoError(t, testkit.Err(client.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{})))
+		testkit.Equal(t, (<-w.ResultChan()).Object.(*corev1.ConfigMap).Name, "a")
 	})
-	if _, err := os.Stat(path); err == nil {
-		t.Error("the kubeconfig outlives its test")
-	}
+	testkit.NotEqual(t, testkit.Err(os.Stat(path)), nil, "the kubeconfig after its test")
 }
 
 func TestListen_FailsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mock{TB: t}
 		failure := m.run(func() { sim.New(m, gadgetScheme(t)).Listen(m) })
-		if !strings.HasPrefix(failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config") {
-			t.Errorf("Listen failed with %q", failure)
-		}
+		testkit.Equal(t, strings.HasPrefix(failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config"), true, failure)
 	})
 }

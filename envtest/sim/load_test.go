@@ -22,6 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestV3_CloseDuringMixedLoad: 50 clients mix all verbs, watches open and close, a
@@ -77,9 +78,7 @@ func TestV3_CloseDuringMixedLoad(t *testing.T) {
 	api.Close()
 	cancel()
 	clients.Wait()
-	if n := api.Watches(); n != 0 {
-		t.Errorf("%d watches are open after Close", n)
-	}
+	testkit.Equal(t, api.Watches(), 0, "after Close")
 }
 
 // request sends a random request for an object of a collection, until the server is closed.
@@ -139,9 +138,8 @@ func TestRequests_AreBounded(t *testing.T) {
 	}
 	before := heap()
 	for range 500 { // 50 MB in, 50 MB out
-		if code, _ := ask(t, api, http.MethodPut, path+"?dryRun=All", large); code != http.StatusOK {
-			t.Fatal(code)
-		}
+		code, _ := ask(t, api, http.MethodPut, path+"?dryRun=All", large)
+		testkit.Equal(t, code, http.StatusOK)
 	}
 	if grown := int64(heap()) - int64(before); grown > 10<<20 { //nolint:gosec // both are small
 		t.Errorf("500 requests of 100 kB without effect keep %d MB", grown>>20)
@@ -149,12 +147,8 @@ func TestRequests_AreBounded(t *testing.T) {
 	for range 12_000 {
 		ask(t, api, http.MethodGet, path, "")
 	}
-	if n := len(api.Requests()); n != 10_000 {
-		t.Errorf("the server remembers %d requests", n)
-	}
-	if n := api.Count("get", sim.ConfigMaps); n != 12_000 {
-		t.Errorf("it counted %d gets", n)
-	}
+	testkit.Equal(t, len(api.Requests()), 10_000)
+	testkit.Equal(t, api.Count("get", sim.ConfigMaps), 12_000)
 	runtime.KeepAlive(api)
 }
 
@@ -192,18 +186,14 @@ func deleteOwner(t *testing.T, n int, policy metav1.DeletionPropagation) time.Du
 		api.Put(sim.ConfigMaps, owned(fmt.Sprintf("m%05d", i), ref))
 	}
 	begin := time.Now()
-	if code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/default/configmaps/owner?propagationPolicy="+string(policy),
-		""); code != http.StatusOK {
-		t.Fatal(code, body)
-	}
+	code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/default/configmaps/owner?propagationPolicy="+string(policy), "")
+	testkit.Equal(t, code, http.StatusOK, body)
 	took := time.Since(begin)
 	want := 0
 	if policy == metav1.DeletePropagationOrphan {
 		want = n
 	}
-	if got := api.Stored(sim.ConfigMaps); got != want {
-		t.Errorf("%d objects are left", got)
-	}
+	testkit.Equal(t, api.Stored(sim.ConfigMaps), want)
 	return took
 }
 
@@ -216,13 +206,11 @@ func deleteNamespace(t *testing.T, n int) time.Duration {
 		api.Put(sim.ConfigMaps, m)
 	}
 	begin := time.Now()
-	if code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/a", ""); code != http.StatusOK {
-		t.Fatal(code, body)
-	}
+	code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/a", "")
+	testkit.Equal(t, code, http.StatusOK, body)
 	took := time.Since(begin)
-	if api.Stored(sim.ConfigMaps) != 0 || api.Object(sim.Namespaces, "", "a") != nil {
-		t.Error("something is left")
-	}
+	testkit.Equal(t, api.Stored(sim.ConfigMaps), 0)
+	testkit.Equal(t, api.Object(sim.Namespaces, "", "a"), nil)
 	return took
 }
 
@@ -233,9 +221,8 @@ func deleteCollection(t *testing.T, n int) time.Duration {
 		api.Put(sim.ConfigMaps, configMap(fmt.Sprintf("m%05d", i), "x"))
 	}
 	begin := time.Now()
-	if code, _ := ask(t, api, http.MethodDelete, "/api/v1/namespaces/default/configmaps", ""); code != http.StatusOK {
-		t.Fatal(code)
-	}
+	code, _ := ask(t, api, http.MethodDelete, "/api/v1/namespaces/default/configmaps", "")
+	testkit.Equal(t, code, http.StatusOK)
 	return time.Since(begin)
 }
 
@@ -251,9 +238,7 @@ func finalizeNamespace(t *testing.T, n int) time.Duration {
 	ask(t, api, http.MethodDelete, "/api/v1/namespaces/a", "")
 	begin := time.Now()
 	for i := range 50 {
-		if !api.Remove(sim.ConfigMaps, "a", fmt.Sprintf("m%05d", i)) {
-			t.Fatal("gone too early")
-		}
+		testkit.Equal(t, api.Remove(sim.ConfigMaps, "a", fmt.Sprintf("m%05d", i)), true, i)
 	}
 	return time.Since(begin)
 }
@@ -263,19 +248,15 @@ func finalizeNamespace(t *testing.T, n int) time.Duration {
 func TestV1_NamespaceDeletion_CountsAnObjectOnce(t *testing.T) {
 	g := &Gadget{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "g", Finalizers: []string{"x.dev/f"}}}
 	api := sim.New(t, gadgetScheme(t), g)
-	if code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/a", ""); code != http.StatusOK {
-		t.Fatal(code, body)
-	}
-	if _, body := ask(t, api, http.MethodGet, "/api/v1/namespaces/a", ""); !strings.Contains(body, "gadgets.test.dev has 1 resource instances") {
-		t.Errorf("the namespace is %s", body)
-	}
+	code, body := ask(t, api, http.MethodDelete, "/api/v1/namespaces/a", "")
+	testkit.Equal(t, code, http.StatusOK, body)
+	_, body = ask(t, api, http.MethodGet, "/api/v1/namespaces/a", "")
+	testkit.Contains(t, body, "gadgets.test.dev has 1 resource instances")
 	ask(t, api, http.MethodDelete, "/apis/test.dev/v1/namespaces/a/gadgets/g", "") // no change
-	if code, body := sendPatch(t, api, "/apis/test.dev/v1/namespaces/a/gadgets/g", `{"metadata":{"finalizers":null}}`); code != http.StatusOK {
-		t.Error(code, body)
-	}
-	if code, _ := ask(t, api, http.MethodGet, "/api/v1/namespaces/a", ""); code != http.StatusNotFound {
-		t.Errorf("the namespace remains: %d", code)
-	}
+	code, body = sendPatch(t, api, "/apis/test.dev/v1/namespaces/a/gadgets/g", `{"metadata":{"finalizers":null}}`)
+	testkit.Equal(t, code, http.StatusOK, body)
+	code, _ = ask(t, api, http.MethodGet, "/api/v1/namespaces/a", "")
+	testkit.Equal(t, code, http.StatusNotFound, "the namespace")
 }
 
 func sendPatch(t *testing.T, api *sim.Server, path, body string) (int, string) {
@@ -287,9 +268,8 @@ func sendPatch(t *testing.T, api *sim.Server, path, body string) (int, string) {
 // TestServer_HasTheMethodsOfATransport: apimachinery logs a warning about a transport without
 // CloseIdleConnections at the end of every client.
 func TestServer_HasTheMethodsOfATransport(t *testing.T) {
-	if _, ok := sim.NewServer().Config().Transport.(interface{ CloseIdleConnections() }); !ok {
-		t.Error("each client that ends logs: unknown transport type: *sim.Server")
-	}
+	_, ok := sim.NewServer().Config().Transport.(interface{ CloseIdleConnections() })
+	testkit.Equal(t, ok, true, "each client that ends logs: unknown transport type: *sim.Server")
 }
 
 // TestPut_TakesOddObjects: what Put stores no later request trips over.

@@ -23,6 +23,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/handler"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/source"
@@ -82,9 +83,7 @@ func TestV4_TwoReplicasRunForHoursOfVirtualTime(t *testing.T) {
 			n++
 			server.Put(sim.ConfigMaps, configMap(fmt.Sprintf("%d", n)))
 			time.Sleep(10 * time.Minute)
-			if got := server.Stored(sim.Secrets); got != n {
-				t.Errorf("%s: %d secrets for %d config maps", step, got, n)
-			}
+			testkit.Equal(t, server.Stored(sim.Secrets), n, step)
 		}
 		leader := func() string {
 			lease := server.Object(sim.Leases, "default", "keeper")
@@ -109,22 +108,16 @@ func TestV4_TwoReplicasRunForHoursOfVirtualTime(t *testing.T) {
 		cutOff := fault.Match{Config: cfgs[first]}
 		away := server.Add(fault.Rule{Match: cutOff, Hold: true, Freeze: true})
 		want("the leader is cut off")
-		if leader() == first {
-			t.Error("the other replica does not take over")
-		}
+		testkit.NotEqual(t, leader(), first, "the leader after the cut")
 		away.Remove()
 		time.Sleep(3 * time.Hour)
 		want("after some hours")
 
 		server.Remove(sim.ConfigMaps, "default", "1") // its Secret goes with it
-		if got := server.Stored(sim.Secrets); got != n-1 {
-			t.Errorf("%d secrets for %d config maps", got, n-1)
-		}
+		testkit.Equal(t, server.Stored(sim.Secrets), n-1, "after a removal")
 		time.Sleep(3 * time.Hour)
-		for _, f := range []*fault.Fault{refused, lost, cut, late, away} {
-			if f.Hits() == 0 {
-				t.Error("a rule matched no request")
-			}
+		for i, f := range []*fault.Fault{refused, lost, cut, late, away} {
+			testkit.NotEqual(t, f.Hits(), 0, "rule", i)
 		}
 		stop()
 		for range cfgs {
@@ -132,8 +125,7 @@ func TestV4_TwoReplicasRunForHoursOfVirtualTime(t *testing.T) {
 				t.Logf("a replica ended: %v", err)
 			}
 		}
-		if got := time.Since(began); got < 6*time.Hour || server.Watches() != 0 {
-			t.Errorf("after %s, %d watches are open", got, server.Watches())
-		}
+		testkit.Equal(t, time.Since(began) < 6*time.Hour, false)
+		testkit.Equal(t, server.Watches(), 0)
 	})
 }

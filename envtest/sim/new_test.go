@@ -5,11 +5,9 @@ package sim_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +26,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // Gadget is a custom kind.
@@ -69,9 +68,7 @@ var gadgets = schema.GroupVersionResource{Group: "test.dev", Version: "v1", Reso
 func gadgetScheme(t *testing.T) *apiruntime.Scheme {
 	t.Helper()
 	s := apiruntime.NewScheme()
-	if err := clientscheme.AddToScheme(s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, clientscheme.AddToScheme(s))
 	s.AddKnownTypes(gadgets.GroupVersion(), &Gadget{}, &GadgetList{})
 	s.AddKnownTypes(schema.GroupVersion{Group: "test.dev", Version: "v1beta1"}, &Gadget{}, &GadgetList{})
 	metav1.AddToGroupVersion(s, gadgets.GroupVersion())
@@ -95,34 +92,34 @@ func TestNew_StoresObjectsForEveryClient(t *testing.T) {
 	ctx := t.Context()
 	typed := kubernetes.NewForConfigOrDie(cfg)
 	d, err := typed.AppsV1().Deployments("team").Get(ctx, "web", metav1.GetOptions{})
-	if err != nil || d.UID != "given" || d.Generation != 7 || d.Status.Replicas != 3 || d.ResourceVersion == "" || d.CreationTimestamp.IsZero() {
-		t.Errorf("%+v, %v", d, err)
-	}
-	if maps, err := typed.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil || len(maps.Items) != 2 {
-		t.Errorf("%v, %v", maps, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, d.UID, "given")
+	testkit.Equal(t, d.Generation, 7)
+	testkit.Equal(t, d.Status.Replicas, 3)
+	testkit.NotEqual(t, d.ResourceVersion, "")
+	testkit.Equal(t, d.CreationTimestamp.IsZero(), false)
+	maps, err := typed.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+	testkit.NoError(t, err)
+	testkit.Len(t, maps.Items, 2)
 	spaces, err := typed.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	names := ""
 	for _, n := range spaces.Items {
 		names += n.Name + " " + string(n.Status.Phase) + " "
 	}
-	if err != nil || names != "default Active kube-node-lease Active kube-public Active kube-system Active team Active " {
-		t.Errorf("%s, %v", names, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, names, "default Active kube-node-lease Active kube-public Active kube-system Active team Active ")
 	u, err := dynamic.NewForConfigOrDie(cfg).Resource(gadgets).Namespace("team").Get(ctx, "a", metav1.GetOptions{})
-	if ready, _, _ := unstructured.NestedBool(u.Object, "status", "ready"); err != nil || !ready || u.GetKind() != "Gadget" {
-		t.Errorf("%v, %v", u, err)
-	}
+	testkit.NoError(t, err)
+	testkit.DeepEqual(t, u.Object["status"], map[string]any{"ready": true})
+	testkit.Equal(t, u.GetKind(), "Gadget")
 	m, err := metadata.NewForConfigOrDie(cfg).Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, "n", metav1.GetOptions{})
-	if err != nil || m.Name != "n" || m.UID == "" {
-		t.Errorf("%v, %v", m, err)
-	}
-	if _, resources, err := typed.Discovery().ServerGroupsAndResources(); err != nil || len(resources) < 20 {
-		t.Errorf("%d, %v", len(resources), err)
-	}
-	if n := server.Count("get", sim.Deployments); n != 1 {
-		t.Errorf("the server has counted %d gets of Deployments", n)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, m.Name, "n")
+	testkit.NotEqual(t, m.UID, "")
+	_, resources, err := typed.Discovery().ServerGroupsAndResources()
+	testkit.NoError(t, err)
+	testkit.Equal(t, len(resources) < 20, false, len(resources))
+	testkit.Equal(t, server.Count("get", sim.Deployments), 1)
 }
 
 // TestNew_ObjectsHaveDefaults: an object that is given has the defaults of one that is created, and
@@ -134,15 +131,12 @@ func TestNew_ObjectsHaveDefaults(t *testing.T) {
 	api := kubernetes.NewForConfigOrDie(server.Config())
 	secrets, deployments := api.CoreV1().Secrets("default"), api.AppsV1().Deployments("default")
 	s, err := secrets.Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil || s.Type != corev1.SecretTypeOpaque {
-		t.Errorf("%+v, %v", s, err)
-	}
-	if _, err := secrets.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
-		t.Error(err)
-	}
-	if d, err := deployments.Get(t.Context(), "a", metav1.GetOptions{}); err != nil || d.Spec.Replicas == nil || *d.Spec.Replicas != 1 {
-		t.Errorf("%+v, %v", d, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, s.Type, corev1.SecretTypeOpaque)
+	testkit.NoError(t, testkit.Err(secrets.Update(t.Context(), s, metav1.UpdateOptions{})))
+	d, err := deployments.Get(t.Context(), "a", metav1.GetOptions{})
+	testkit.NoError(t, err)
+	testkit.DeepEqual(t, d.Spec.Replicas, new(int32(1)))
 }
 
 // definition returns the CustomResourceDefinition of Gadget.
@@ -165,41 +159,27 @@ func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t), definition("Cluster", "v2", "v3"), gadgetOf("v2", "a")).Config())
 		v2, v3 := client.Resource(gadgets.GroupResource().WithVersion("v2")), client.Resource(gadgets.GroupResource().WithVersion("v3"))
-		if _, err := client.Resource(gadgets).List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("a version that the definition does not have: %v", err)
-		}
+		_, err := client.Resource(gadgets).List(ctx, metav1.ListOptions{})
+		testkit.ErrorSatisfies(t, err, apierrors.IsNotFound, "a version that the definition does not have")
 		w, err := v3.Watch(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer w.Stop()
 		u, err := v2.Get(ctx, "a", metav1.GetOptions{})
-		if err != nil || u.GetAPIVersion() != "test.dev/v2" {
-			t.Fatalf("%v, %v", u, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, u.GetAPIVersion(), "test.dev/v2")
 		u.SetLabels(map[string]string{"a": "b"})
-		if _, err := v2.Update(ctx, u, metav1.UpdateOptions{}); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, testkit.Err(v2.Update(ctx, u, metav1.UpdateOptions{})))
 		for _, want := range []string{"", "b"} {
-			e := <-w.ResultChan()
-			if o := e.Object.(*unstructured.Unstructured); o.GetAPIVersion() != "test.dev/v3" || o.GetLabels()["a"] != want {
-				t.Errorf("watched %v", o)
-			}
+			o := (<-w.ResultChan()).Object.(*unstructured.Unstructured)
+			testkit.Equal(t, o.GetAPIVersion(), "test.dev/v3")
+			testkit.Equal(t, o.GetLabels()["a"], want)
 		}
 		crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-		if err := crds.Delete(ctx, "gadgets.test.dev", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if e := <-w.ResultChan(); e.Type != watch.Deleted {
-			t.Errorf("the definition's object: %v", e)
-		}
-		if _, open := <-w.ResultChan(); open {
-			t.Error("the watch goes on without the definition")
-		}
-		if _, err := v2.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("a list without the definition: %v", err)
-		}
+		testkit.NoError(t, crds.Delete(ctx, "gadgets.test.dev", metav1.DeleteOptions{}))
+		testkit.Equal(t, (<-w.ResultChan()).Type, watch.Deleted, "the definition's object")
+		_, open := <-w.ResultChan()
+		testkit.Equal(t, open, false, "the watch without the definition")
+		testkit.ErrorSatisfies(t, testkit.Err(v2.List(ctx, metav1.ListOptions{})), apierrors.IsNotFound, "a list without the definition")
 	})
 }
 
@@ -209,27 +189,17 @@ func TestNew_ALaterDefinitionReplacesTheGuess(t *testing.T) {
 		t.Run(plural, func(t *testing.T) {
 			ctx, client := t.Context(), dynamic.NewForConfigOrDie(sim.New(t, gadgetScheme(t)).Config())
 			guessed := client.Resource(gadgets)
-			if _, err := guessed.List(ctx, metav1.ListOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, testkit.Err(guessed.List(ctx, metav1.ListOptions{})))
 			d := definition("Cluster", "v2")
 			d.SetName(plural + ".test.dev")
-			if err := unstructured.SetNestedField(d.Object, plural, "spec", "names", "plural"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, unstructured.SetNestedField(d.Object, plural, "spec", "names", "plural"))
 			crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-			if _, err := crds.Create(ctx, d, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := client.Resource(gadgets.GroupResource().WithVersion("v2")).List(ctx, metav1.ListOptions{}); (err == nil) != (plural == "gadgets") {
-				t.Errorf("a list of gadgets in v2: %v", err)
-			}
-			if _, err := client.Resource(schema.GroupVersionResource{Group: "test.dev", Version: "v2", Resource: plural}).List(ctx, metav1.ListOptions{}); err != nil {
-				t.Errorf("a list as defined: %v", err)
-			}
-			if _, err := guessed.List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("a list as guessed: %v", err)
-			}
+			testkit.NoError(t, testkit.Err(crds.Create(ctx, d, metav1.CreateOptions{})))
+			_, err := client.Resource(gadgets.GroupResource().WithVersion("v2")).List(ctx, metav1.ListOptions{})
+			testkit.Equal(t, err == nil, plural == "gadgets", "a list of gadgets in v2")
+			_, err = client.Resource(schema.GroupVersionResource{Group: "test.dev", Version: "v2", Resource: plural}).List(ctx, metav1.ListOptions{})
+			testkit.NoError(t, err, "a list as defined")
+			testkit.ErrorSatisfies(t, testkit.Err(guessed.List(ctx, metav1.ListOptions{})), apierrors.IsNotFound, "a list as guessed")
 		})
 	}
 }
@@ -244,9 +214,7 @@ func TestV2_UnsupportedRequestsFailWithMethodAndPath(t *testing.T) {
 	cfg := sim.New(t, gadgetScheme(t)).Config()
 	for _, path := range []string{"/logs", "/metrics", "/"} {
 		err := kubernetes.NewForConfigOrDie(cfg).Discovery().RESTClient().Get().AbsPath(path).Do(t.Context()).Error()
-		if want := "sim: GET " + path + " is not supported"; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", path, err)
-		}
+		testkit.ErrorContains(t, err, "sim: GET "+path+" is not supported")
 	}
 }
 
@@ -316,9 +284,7 @@ func TestNew_BadInputFailsWithOneSentence(t *testing.T) {
 		{gadgetScheme(t), []apiruntime.Object{anonymous}, `sim: an unstructured object named "b" has no kind or apiVersion; set both`},
 	} {
 		m := &mock{TB: t}
-		if got := m.run(func() { sim.New(m, c.scheme, c.objects...) }); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
+		testkit.Equal(t, m.run(func() { sim.New(m, c.scheme, c.objects...) }), c.want)
 	}
 }
 
@@ -333,17 +299,13 @@ func TestV3_NothingOutlivesTheTest(t *testing.T) {
 				typed = kubernetes.NewForConfigOrDie(sim.New(m, gadgetScheme(t)).Config())
 				var err error
 				body, err = typed.CoreV1().RESTClient().Get().Resource("configmaps").Param("watch", "true").Stream(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Equal(t, err, nil)
 			})
 			_, _ = io.ReadAll(body) // the open watch ends
 			_ = body.Close()
 			_, err := typed.CoreV1().ConfigMaps("a").Get(context.Background(), "b", metav1.GetOptions{})
 			const want = "sim: GET /api/v1/namespaces/a/configmaps/b: the server is closed; stop its clients before the test ends"
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: a request after the test: %v", name, err)
-			}
+			testkit.ErrorContains(t, err, want, name, "a request after the test")
 		})
 	}
 }
@@ -352,14 +314,10 @@ func TestV3_NothingOutlivesTheTest(t *testing.T) {
 func TestNew_ServersOfOneTestAreApart(t *testing.T) {
 	a, b := sim.New(t, gadgetScheme(t), configMap("only")), sim.New(t, gadgetScheme(t))
 	ctx := t.Context()
-	if _, err := kubernetes.NewForConfigOrDie(a.Config()).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); err != nil {
-		t.Error(err)
-	}
-	if _, err := kubernetes.NewForConfigOrDie(b.Config()).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Error(err)
-	}
+	testkit.NoError(t, testkit.Err(kubernetes.NewForConfigOrDie(a.Config()).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{})))
+	_, err := kubernetes.NewForConfigOrDie(b.Config()).CoreV1().ConfigMaps("default").Get(ctx, "only", metav1.GetOptions{})
+	testkit.ErrorSatisfies(t, err, apierrors.IsNotFound)
 	a.Close()
-	if _, err := kubernetes.NewForConfigOrDie(b.Config()).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{}); err != nil {
-		t.Error(errors.Join(errors.New("the other server ended, too"), err))
-	}
+	_, err = kubernetes.NewForConfigOrDie(b.Config()).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+	testkit.NoError(t, err, "the other server ended, too")
 }

@@ -14,44 +14,33 @@ import (
 	"k8s.io/client-go/openapi3"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestV1_OpenAPI reads documents like client-go, which follows the address with the hash.
 func TestV1_OpenAPI(t *testing.T) {
 	cfg := sim.New(t, gadgetScheme(t)).Config()
 	c, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	root := openapi3.NewRoot(c.OpenAPIV3())
 	versions, err := root.GroupVersions()
-	if err != nil || len(versions) < 20 {
-		t.Fatalf("%d group versions, %v", len(versions), err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, len(versions) < 20, false, len(versions))
 	doc, err := root.GVSpec(schema.GroupVersion{Group: "apps", Version: "v1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	deployment := doc.Components.Schemas["io.k8s.api.apps.v1.DeploymentSpec"]
-	if got := strings.Join(deployment.Required, " "); got != "selector template" {
-		t.Errorf("a Deployment requires %q", got)
-	}
-	if got := deployment.Properties["replicas"]; got.Description == "" || got.Format != "int32" {
-		t.Errorf("replicas: %+v", got)
-	}
+	testkit.Equal(t, strings.Join(deployment.Required, " "), "selector template")
+	testkit.NotEqual(t, deployment.Properties["replicas"].Description, "")
+	testkit.Equal(t, deployment.Properties["replicas"].Format, "int32")
 	containers := doc.Components.Schemas["io.k8s.api.core.v1.PodSpec"].Properties["containers"]
-	if key, _ := containers.Extensions.GetString("x-kubernetes-patch-merge-key"); key != "name" {
-		t.Errorf("containers are merged by %q", key)
-	}
-	if doc, err = root.GVSpec(schema.GroupVersion{Group: "test.dev", Version: "v1"}); err != nil {
-		t.Fatal(err)
-	}
+	key, _ := containers.Extensions.GetString("x-kubernetes-patch-merge-key")
+	testkit.Equal(t, key, "name", "of the containers")
+	doc, err = root.GVSpec(schema.GroupVersion{Group: "test.dev", Version: "v1"})
+	testkit.NoError(t, err)
 	if kind := doc.Components.Schemas["dev.test.v1.Gadget"]; kind == nil || kind.Extensions["x-kubernetes-preserve-unknown-fields"] != true {
 		t.Errorf("a kind without a schema is %+v", kind)
 	}
-	if _, err := root.GVSpec(schema.GroupVersion{Group: "nosuch.dev", Version: "v1"}); err == nil {
-		t.Error("there is a document of an unknown group")
-	}
+	testkit.NotEqual(t, testkit.Err(root.GVSpec(schema.GroupVersion{Group: "nosuch.dev", Version: "v1"})), nil)
 }
 
 // TestV1_OpenAPIFormats asks for forms and addresses of a document.
@@ -70,36 +59,26 @@ func TestV1_OpenAPIFormats(t *testing.T) {
 		{"", "?hash=OLD", "text/html; charset=utf-8", http.StatusMovedPermanently},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+"/openapi/v3/apis/coordination.k8s.io/v1"+ask.query, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		r.Header.Set("Accept", ask.accept)
 		resp, err := cfg.Transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		resp.Body.Close()
-		if resp.StatusCode != ask.code || resp.Header.Get("Content-Type") != ask.contentType {
-			t.Errorf("%q %q: %d %s", ask.accept, ask.query, resp.StatusCode, resp.Header.Get("Content-Type"))
-		}
-		if to := resp.Header.Get("Location"); (ask.query != "") != strings.Contains(to, "/openapi/v3/apis/coordination.k8s.io/v1?hash=") {
-			t.Errorf("%q is now at %q", ask.query, to)
-		}
+		testkit.Equal(t, resp.StatusCode, ask.code, ask.accept, ask.query)
+		testkit.Equal(t, resp.Header.Get("Content-Type"), ask.contentType, ask.accept, ask.query)
+		to := resp.Header.Get("Location")
+		testkit.Equal(t, strings.Contains(to, "/openapi/v3/apis/coordination.k8s.io/v1?hash="), ask.query != "", ask.query, "is now at", to)
 	}
 }
 
 // TestOpenAPIV2_HasNoKinds: kubectl asks for it about a kind that is not served.
 func TestOpenAPIV2_HasNoKinds(t *testing.T) {
 	c, err := discovery.NewDiscoveryClientForConfig(sim.New(t, runtime.NewScheme()).Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	doc, err := c.OpenAPISchema()
-	if err != nil || len(doc.GetPaths().GetPath()) > 0 {
-		t.Errorf("%v, %v", doc, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Len(t, doc.GetPaths().GetPath(), 0)
 	data, err := c.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(t.Context())
-	if err != nil || !strings.Contains(string(data), `"paths":{}`) {
-		t.Errorf("%s, %v", data, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Contains(t, string(data), `"paths":{}`)
 }

@@ -4,9 +4,7 @@
 package sim_test
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,31 +12,16 @@ import (
 	"time"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // send sends one request and returns the answer's code, warnings and body.
 func send(t *testing.T, api *sim.Server, method, path, contentType, body string) (int, []string, map[string]any) {
 	t.Helper()
-	h, err := http.NewRequestWithContext(context.Background(), method, sim.Host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Header.Set("Content-Type", contentType)
-	h.Header.Set("User-Agent", "probe/1")
-	resp, err := api.RoundTrip(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	code, header, answer := exchange(t, api, method, path, body, "Content-Type", contentType, "User-Agent", "probe/1")
 	object := map[string]any{}
-	if err := json.Unmarshal(data, &object); err != nil {
-		t.Fatalf("%s: %v", data, err)
-	}
-	return resp.StatusCode, resp.Header.Values("Warning"), object
+	testkit.NoError(t, json.Unmarshal([]byte(answer), &object), answer)
+	return code, header.Values("Warning"), object
 }
 
 const (
@@ -90,9 +73,8 @@ func TestV1_PatchErrors(t *testing.T) {
 			`Operation cannot be fulfilled on configmaps "none": uid mismatch: the provided object specified uid 1, and no existing object was found`},
 	} {
 		code, _, status := send(t, api, http.MethodPatch, configMaps+c.path, c.contentType, c.body)
-		if code != c.code || status["message"] != c.message {
-			t.Errorf("%s %s %s:\n got %d %q\nwant %d %q", c.contentType, c.path, c.body, code, status["message"], c.code, c.message)
-		}
+		testkit.Equal(t, code, c.code, c.contentType, c.path, c.body)
+		testkit.DeepEqual(t, status["message"], c.message, c.contentType, c.path, c.body)
 	}
 }
 
@@ -106,24 +88,20 @@ func TestV1_PatchWarnings(t *testing.T) {
 		{strategic, `{"foo":1,"data":{"q":"1","q":"2"}}`, `299 - "duplicate field \"data.q\""|299 - "unknown field \"foo\""`},
 		{applyPatch, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {m: \"a\", \"m\": \"b\"}\n", `299 - "line 4: key \"m\" already set in map"`},
 	} {
-		code, warnings, status := send(t, api, http.MethodPatch, configMaps+"/a?fieldManager=m", c.contentType, c.body)
-		if got := strings.Join(warnings, "|"); code != http.StatusOK || got != c.want {
-			t.Errorf("%s: got %d %s, want %s: %v", c.contentType, code, got, c.want, status)
-		}
+		code, warnings, _ := send(t, api, http.MethodPatch, configMaps+"/a?fieldManager=m", c.contentType, c.body)
+		testkit.Equal(t, code, http.StatusOK, c.contentType)
+		testkit.Equal(t, strings.Join(warnings, "|"), c.want, c.contentType)
 		code, warnings, _ = send(t, api, http.MethodPatch, configMaps+"/a?fieldManager=m&fieldValidation=Ignore", c.contentType, c.body)
-		if code != http.StatusOK || len(warnings) > 0 {
-			t.Errorf("%s with Ignore: got %d %v", c.contentType, code, warnings)
-		}
+		testkit.Equal(t, code, http.StatusOK, c.contentType, "with Ignore")
+		testkit.Len(t, warnings, 0, c.contentType, "with Ignore")
 	}
 	code, warnings, _ := send(t, api, http.MethodPost, configMaps, onJSON, `{"metadata":{"name":"b"},"foo":1}`)
-	if code != http.StatusCreated || len(warnings) != 1 || warnings[0] != `299 - "unknown field \"foo\""` {
-		t.Errorf("a create with an unknown field: %d %v", code, warnings)
-	}
+	testkit.Equal(t, code, http.StatusCreated, "a create with an unknown field")
+	testkit.SlicesEqual(t, warnings, []string{`299 - "unknown field \"foo\""`}, "a create with an unknown field")
 	code, _, status := send(t, api, http.MethodPost, configMaps+"?fieldValidation=Strict", onJSON, `{"metadata":{"name":"c"},"foo":1}`)
-	want := `ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo"`
-	if code != http.StatusBadRequest || status["message"] != want {
-		t.Errorf("a strict create with an unknown field: %d %v", code, status)
-	}
+	const want = `ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo"`
+	testkit.Equal(t, code, http.StatusBadRequest, "a strict create with an unknown field")
+	testkit.DeepEqual(t, status["message"], want, "a strict create with an unknown field")
 }
 
 // managers describes an object's managedFields: manager, operation, subresource and fields.
@@ -134,9 +112,7 @@ func managers(t *testing.T, object map[string]any) string {
 	for _, e := range list {
 		entry, _ := e.(map[string]any)
 		fields, err := json.Marshal(entry["fieldsV1"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		line := entry["manager"].(string) + " " + entry["operation"].(string) + " "
 		if sub, ok := entry["subresource"].(string); ok {
 			line += sub + " "
@@ -153,43 +129,30 @@ func TestV1_ApplySharesConflictsAndForces(t *testing.T) {
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":`+data+`}`)
 		return code, object
 	}
-	if code, object := apply("one", `{"k":"v","l":"w"}`); code != http.StatusCreated {
-		t.Fatalf("an apply of a new object: %d %v", code, object)
-	}
+	code, object := apply("one", `{"k":"v","l":"w"}`)
+	testkit.Equal(t, code, http.StatusCreated, "an apply of a new object", object)
 	code, status := apply("two", `{"k":"x","l":"y"}`)
-	want := "Apply failed with 2 conflicts: conflicts with \"one\":\n- .data.k\n- .data.l"
-	if code != http.StatusConflict || status["message"] != want || len(status["details"].(map[string]any)["causes"].([]any)) != 2 {
-		t.Errorf("a conflict: %d %v", code, status)
-	}
-	_, object := apply("two", `{"k":"v"}`)
+	testkit.Equal(t, code, http.StatusConflict)
+	testkit.DeepEqual(t, status["message"], "Apply failed with 2 conflicts: conflicts with \"one\":\n- .data.k\n- .data.l")
+	testkit.Len(t, status["details"].(map[string]any)["causes"], 2)
+	_, object = apply("two", `{"k":"v"}`)
 	// The real server gives the second entry no time either, so it comes first.
-	if got, want := managers(t, object), "two Apply {\"f:data\":{\"f:k\":{}}}\none Apply {\"f:data\":{\"f:k\":{},\"f:l\":{}}}"; got != want {
-		t.Errorf("shared fields:\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, managers(t, object), "two Apply {\"f:data\":{\"f:k\":{}}}\none Apply {\"f:data\":{\"f:k\":{},\"f:l\":{}}}", "shared fields")
 	_, object = apply("two&force=true", `{"k":"x"}`)
-	if got, want := managers(t, object), "one Apply {\"f:data\":{\"f:l\":{}}}\ntwo Apply {\"f:data\":{\"f:k\":{}}}"; got != want {
-		t.Errorf("forced:\n%s\nwant\n%s", got, want)
-	}
-	if _, object = apply("one", `{}`); object["data"].(map[string]any)["l"] != nil {
-		t.Errorf("the only owner gave up a field, which remains: %v", object)
-	}
+	testkit.Equal(t, managers(t, object), "one Apply {\"f:data\":{\"f:l\":{}}}\ntwo Apply {\"f:data\":{\"f:k\":{}}}", "forced")
+	_, object = apply("one", `{}`)
+	testkit.Equal(t, object["data"].(map[string]any)["l"], nil, "a field that its only owner gave up")
 }
 
 func TestV1_ManagedFieldsOfUpdates(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps)
 	_, _, object := send(t, api, http.MethodPost, configMaps, onJSON, `{"metadata":{"name":"a","labels":{"l":"1"}},"data":{"x":"1"}}`)
-	if got, want := managers(t, object), `probe Update {"f:data":{".":{},"f:x":{}},"f:metadata":{"f:labels":{".":{},"f:l":{}}}}`; got != want {
-		t.Errorf("created:\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, managers(t, object), `probe Update {"f:data":{".":{},"f:x":{}},"f:metadata":{"f:labels":{".":{},"f:l":{}}}}`, "created")
 	_, _, object = send(t, api, http.MethodPatch, configMaps+"/a?fieldManager=m", mergePatch, `{"data":{"x":"2"}}`)
-	if got, want := managers(t, object), "m Update {\"f:data\":{\"f:x\":{}}}\n"+
-		"probe Update {\"f:data\":{},\"f:metadata\":{\"f:labels\":{\".\":{},\"f:l\":{}}}}"; got != want {
-		t.Errorf("patched:\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, managers(t, object), "m Update {\"f:data\":{\"f:x\":{}}}\n"+
+		"probe Update {\"f:data\":{},\"f:metadata\":{\"f:labels\":{\".\":{},\"f:l\":{}}}}", "patched")
 	_, _, object = send(t, api, http.MethodPatch, configMaps+"/a", mergePatch, `{"metadata":{"managedFields":[{}]}}`)
-	if got := managers(t, object); got != "" {
-		t.Errorf("after a reset: %s", got)
-	}
+	testkit.Equal(t, managers(t, object), "", "after a reset")
 }
 
 func TestV1_AppliedTimeMovesOnlyOnChange(t *testing.T) {
@@ -203,12 +166,12 @@ func TestV1_AppliedTimeMovesOnlyOnChange(t *testing.T) {
 		}
 		version, at := apply("v")
 		time.Sleep(time.Minute)
-		if v, a := apply("v"); v != version || a != at {
-			t.Errorf("an apply without a change: version %s at %s, before %s at %s", v, a, version, at)
-		}
-		if v, a := apply("w"); v == version || a == at {
-			t.Errorf("an apply with a change: version %s at %s", v, a)
-		}
+		v, a := apply("v")
+		testkit.Equal(t, v, version, "an apply without a change")
+		testkit.Equal(t, a, at, "an apply without a change")
+		v, a = apply("w")
+		testkit.NotEqual(t, v, version, "an apply with a change")
+		testkit.NotEqual(t, a, at, "an apply with a change")
 	})
 }
 
@@ -225,9 +188,9 @@ func TestV1_AppliedTimeStaysIfTheServerUndoesTheChange(t *testing.T) {
 		}
 		version, at := apply()
 		time.Sleep(time.Minute)
-		if v, a := apply(); v != version || a != at {
-			t.Errorf("version %s at %s, before %s at %s", v, a, version, at)
-		}
+		v, a := apply()
+		testkit.Equal(t, v, version)
+		testkit.Equal(t, a, at)
 	})
 }
 
@@ -238,12 +201,8 @@ func TestV1_StrategicMergeByKey(t *testing.T) {
 	_, _, object := send(t, api, http.MethodPatch, deployments+"/a", strategic,
 		`{"spec":{"template":{"spec":{"containers":[{"name":"d","image":"k"},{"name":"c","$patch":"delete"}]}}}}`)
 	data, err := json.Marshal(object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	want := `[{"image":"k","imagePullPolicy":"Always","name":"d","resources":{},` +
 		`"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]`
-	if string(data) != want {
-		t.Errorf("got  %s\nwant %s", data, want)
-	}
+	testkit.Equal(t, string(data), want)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // lamps returns a server with a custom kind that has columns and a selectable field.
@@ -49,45 +50,31 @@ func lamps(t *testing.T) *sim.Server {
 
 func readInto(t *testing.T, s *sim.Server, path, accept string, into any) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, sim.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Accept", accept)
-	resp, err := s.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode
+	code, _, body := exchange(t, s, http.MethodGet, path, "", "Accept", accept)
+	testkit.NoError(t, json.Unmarshal([]byte(body), into), body)
+	return code
 }
 
 func TestV1_TablesShowTheColumnsOfTheCRD(t *testing.T) {
 	var table metav1.Table
 	readInto(t, lamps(t), "/apis/test.dev/v1/lamps", "application/json;as=Table;g=meta.k8s.io;v=v1", &table)
-	if len(table.ColumnDefinitions) != 5 || len(table.Rows) != 2 {
+	testkit.Len(t, table.ColumnDefinitions, 5)
+	if len(table.Rows) != 2 {
 		t.Fatalf("got %+v", table)
 	}
-	if got := fmt.Sprint(table.Rows[0].Cells); got != "[a 5 red true <nil>]" {
-		t.Errorf("the cells are %s", got)
-	}
+	testkit.Equal(t, fmt.Sprint(table.Rows[0].Cells), "[a 5 red true <nil>]")
 }
 
 func TestV1_FieldSelectorsOfTheCRD(t *testing.T) {
 	s := lamps(t)
 	var list unstructured.UnstructuredList
 	code := readInto(t, s, "/apis/test.dev/v1/lamps?fieldSelector=spec.color%3Dred", "", &list)
-	if code != http.StatusOK || len(list.Items) != 1 || list.Items[0].GetName() != "a" {
-		t.Errorf("got %d %v", code, list.Items)
-	}
+	testkit.Equal(t, code, http.StatusOK)
+	testkit.Equal(t, namesIn(&list), "a ")
 	var status metav1.Status
 	code = readInto(t, s, "/apis/test.dev/v1/lamps?fieldSelector=spec.watts%3D5", "", &status)
-	if code != http.StatusBadRequest || status.Message != "field label not supported: spec.watts" {
-		t.Errorf("got %d %s", code, status.Message)
-	}
+	testkit.Equal(t, code, http.StatusBadRequest)
+	testkit.Equal(t, status.Message, "field label not supported: spec.watts")
 }
 
 // TestEncodingsAreBounded: encodings of superseded and deleted objects are dropped.

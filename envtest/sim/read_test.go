@@ -22,6 +22,7 @@ import (
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 const (
@@ -34,31 +35,32 @@ var widgets = sim.Resource{Group: "test.dev", Version: "v1", Kind: "Widget", Nam
 // get sends a GET and returns the code, the content type and the body.
 func get(t *testing.T, api *sim.Server, path, accept string) (int, string, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, sim.Host+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if accept != "" {
-		r.Header.Set("Accept", accept)
+	code, header, body := exchange(t, api, http.MethodGet, path, "", "Accept", accept)
+	return code, header.Get("Content-Type"), body
+}
+
+// exchange sends a request and reads the answer. The headers are names, each with its value, or "".
+func exchange(t *testing.T, api *sim.Server, method, path, body string, headers ...string) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, sim.Host+path, strings.NewReader(body))
+	testkit.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] != "" {
+			r.Header.Set(headers[i], headers[i+1])
+		}
 	}
 	resp, err := api.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, resp.Header.Get("Content-Type"), string(data)
+	testkit.NoError(t, err)
+	return resp.StatusCode, resp.Header, string(data)
 }
 
 func names(t *testing.T, body string) (list []string, metadata metav1.ListMeta) {
 	t.Helper()
 	var maps corev1.ConfigMapList
-	if err := json.Unmarshal([]byte(body), &maps); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(body), &maps), body)
 	for _, m := range maps.Items {
 		list = append(list, m.Name)
 	}
@@ -68,9 +70,7 @@ func names(t *testing.T, body string) (list []string, metadata metav1.ListMeta) 
 func wantNames(t *testing.T, body, want string) metav1.ListMeta {
 	t.Helper()
 	list, metadata := names(t, body)
-	if got := strings.Join(list, " "); got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	testkit.Equal(t, strings.Join(list, " "), want)
 	return metadata
 }
 
@@ -82,15 +82,13 @@ func TestV1_PagesShowOneVersion(t *testing.T) {
 	}
 	_, _, body := get(t, api, "/api/v1/configmaps?limit=2", "")
 	first := wantNames(t, body, "a b")
-	if *first.RemainingItemCount != 2 {
-		t.Errorf("%d remain", *first.RemainingItemCount)
-	}
+	testkit.Equal(t, *first.RemainingItemCount, 2)
 	api.Put(sim.ConfigMaps, configMap("e"))
 	api.Remove(sim.ConfigMaps, "default", "d")
 	_, _, body = get(t, api, "/api/v1/configmaps?limit=2&continue="+first.Continue, "")
-	if last := wantNames(t, body, "c d"); last.Continue != "" || last.ResourceVersion != first.ResourceVersion {
-		t.Errorf("the last page has %+v", last)
-	}
+	last := wantNames(t, body, "c d")
+	testkit.Equal(t, last.Continue, "")
+	testkit.Equal(t, last.ResourceVersion, first.ResourceVersion)
 	_, _, body = get(t, api, "/api/v1/configmaps", "")
 	wantNames(t, body, "a b c e")
 }
@@ -108,18 +106,18 @@ func TestV1_AnExpiredPageContinuesInconsistently(t *testing.T) {
 	api.Expire()
 	code, _, body := get(t, api, "/api/v1/namespaces/default/configmaps?limit=2&continue="+first.Continue, "")
 	var status metav1.Status
-	if err := json.Unmarshal([]byte(body), &status); err != nil || code != http.StatusGone || status.Reason != metav1.StatusReasonExpired ||
-		!strings.HasPrefix(status.Message, "The provided continue parameter is too old to display a consistent list result.") {
-		t.Fatalf("got %d %s", code, body)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(body), &status))
+	testkit.Equal(t, code, http.StatusGone)
+	testkit.Equal(t, status.Reason, metav1.StatusReasonExpired)
+	const old = "The provided continue parameter is too old to display a consistent list result."
+	testkit.Equal(t, strings.HasPrefix(status.Message, old), true, status.Message)
 	_, _, body = get(t, api, "/api/v1/namespaces/default/configmaps?limit=2&continue="+status.Continue, "")
-	if next := wantNames(t, body, "b bb"); next.ResourceVersion != api.Version() || *next.RemainingItemCount != 1 {
-		t.Errorf("the page has %+v", next)
-	}
+	next := wantNames(t, body, "b bb")
+	testkit.Equal(t, next.ResourceVersion, api.Version())
+	testkit.Equal(t, *next.RemainingItemCount, 1)
 	code, _, body = get(t, api, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion="+first.ResourceVersion, "")
-	if code != http.StatusGone || !strings.Contains(body, "The resourceVersion for the provided list is too old.") {
-		t.Errorf("got %d %s", code, body)
-	}
+	testkit.Equal(t, code, http.StatusGone)
+	testkit.Contains(t, body, "The resourceVersion for the provided list is too old.")
 }
 
 // TestV1_FormsOfBuiltinKinds: a client that asks for protobuf gets it, with the same contents.
@@ -137,10 +135,10 @@ func TestV1_FormsOfBuiltinKinds(t *testing.T) {
 			t.Errorf("list: %+v, %v", list, err)
 		}
 		w := must[watch.Interface](t)(deploys.Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))
-		if e := <-w.ResultChan(); e.Type != watch.Added || *e.Object.(*appsv1.Deployment).Spec.Replicas != 3 { //nolint:forcetypeassert // a panic fails, too
-			t.Errorf("watch: %+v", e)
-		}
 		e := <-w.ResultChan()
+		testkit.Equal(t, e.Type, watch.Added)
+		testkit.Equal(t, *e.Object.(*appsv1.Deployment).Spec.Replicas, 3) //nolint:forcetypeassert // a panic fails, too
+		e = <-w.ResultChan()
 		if d, ok := e.Object.(*appsv1.Deployment); !ok || e.Type != watch.Bookmark || d.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 			t.Errorf("watch: %+v", e)
 		}
@@ -159,9 +157,8 @@ func TestV1_FormsOfBuiltinKinds(t *testing.T) {
 		{"/apis/test.dev/v1/widgets", "application/json;as=Nothing;g=meta.k8s.io;v=v1", "406 application/json"},
 		{"/apis/test.dev/v1/widgets", table, "200 application/json"},
 	} {
-		if code, contentType, body := get(t, api, c.path, c.accept); fmt.Sprint(code, " ", contentType) != c.want {
-			t.Errorf("%s as %s: %d %s %s, want %s", c.path, c.accept, code, contentType, body, c.want)
-		}
+		code, contentType, body := get(t, api, c.path, c.accept)
+		testkit.Equal(t, fmt.Sprint(code, " ", contentType), c.want, c.path, c.accept, body)
 	}
 }
 
@@ -172,9 +169,7 @@ func TestV1_MetadataOnlyOverProtobuf(t *testing.T) {
 	_, _, body := get(t, api, "/apis/test.dev/v1/widgets", protobuf+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 	var envelope runtime.Unknown
 	var list metav1.PartialObjectMetadataList
-	if err := envelope.Unmarshal([]byte(strings.TrimPrefix(body, "k8s\x00"))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, envelope.Unmarshal([]byte(strings.TrimPrefix(body, "k8s\x00"))))
 	if err := list.Unmarshal(envelope.Raw); err != nil || len(list.Items) != 1 || list.Items[0].Name != "w" || list.ResourceVersion != api.Version() {
 		t.Errorf("got %+v, %v", list, err)
 	}
@@ -190,17 +185,15 @@ func TestV1_HistoryIsBounded(t *testing.T) {
 	for i := range 10_001 {
 		api.Put(sim.ConfigMaps, configMap("a", fmt.Sprint(i)))
 	}
-	if data, err := io.ReadAll(slow); err != nil || len(data) > 0 {
-		t.Errorf("a slow watch got %d bytes, %v", len(data), err)
-	}
+	data, err := io.ReadAll(slow)
+	testkit.NoError(t, err, "a slow watch")
+	testkit.Equal(t, len(data), 0, "a slow watch")
 	_, _, body := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion="+from, "")
-	if !strings.HasPrefix(body, `{"type":"ERROR"`) || !strings.Contains(body, `"message":"too old resource version: `+from) {
-		t.Errorf("got %.300s", body)
-	}
+	testkit.Equal(t, strings.HasPrefix(body, `{"type":"ERROR"`), true, body[:min(len(body), 300)])
+	testkit.Contains(t, body, `"message":"too old resource version: `+from)
 	_, _, body = get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=9000", "")
-	if n := strings.Count(body, "MODIFIED"); n < 1000 {
-		t.Errorf("a watch from a newer version got %d events", n)
-	}
+	n := strings.Count(body, "MODIFIED")
+	testkit.Equal(t, n < 1000, false, "a watch from a newer version, events", n)
 }
 
 // TestV1_BookmarksComeEachMinuteAndBeforeTheEnd also shows that they need a request for them.
@@ -218,12 +211,9 @@ func TestV1_BookmarksComeEachMinuteAndBeforeTheEnd(t *testing.T) {
 			}
 			got = append(got, string(buf[2:6])+fmt.Sprint(" ", time.Since(begin)))
 		}
-		if want := "[type 1m0s type 1m28s end 1m30s]"; fmt.Sprint(got) != want {
-			t.Errorf("got %v, want %s", got, want)
-		}
-		if _, _, body := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=90&resourceVersion="+api.Version(), ""); body != "" {
-			t.Errorf("without a request: %s", body)
-		}
+		testkit.Equal(t, fmt.Sprint(got), "[type 1m0s type 1m28s end 1m30s]")
+		_, _, rest := get(t, api, "/api/v1/configmaps?watch=1&timeoutSeconds=90&resourceVersion="+api.Version(), "")
+		testkit.Equal(t, rest, "", "without a request")
 	})
 }
 
@@ -244,12 +234,10 @@ func TestV1_DeletedHasTheLastStateAndTheVersionOfTheDeletion(t *testing.T) {
 			Type   string
 			Object corev1.ConfigMap
 		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(line), &e))
 		want := []string{"DELETED " + left, "ADDED", "DELETED " + api.Version()}[i]
-		if got := e.Type + " " + e.Object.ResourceVersion; !strings.HasPrefix(got, want) || e.Object.Data["x"] != "x" || e.Object.Labels["l"] != "1" {
-			t.Errorf("got %s, want %s", line, want)
-		}
+		testkit.Equal(t, strings.HasPrefix(e.Type+" "+e.Object.ResourceVersion, want), true, line, want)
+		testkit.Equal(t, e.Object.Data["x"], "x")
+		testkit.Equal(t, e.Object.Labels["l"], "1")
 	}
 }

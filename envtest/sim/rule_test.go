@@ -6,7 +6,6 @@ package sim_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/fault"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestV4_RulesWorkInABubbleInVirtualTime applies the effects of rules to requests of client-go.
@@ -43,51 +43,37 @@ func TestV4_RulesWorkInABubbleInVirtualTime(t *testing.T) {
 			f := server.Add(r)
 			test(f)
 			f.Remove()
-			if f.Hits() == 0 {
-				t.Errorf("no request matched %+v", r)
-			}
+			testkit.NotEqual(t, f.Hits(), 0, r)
 		}
 		with(fault.Rule{Match: fault.Match{Config: cfg}, Refuse: apierrors.NewTooManyRequests("slow down", 0)}, func(*fault.Fault) {
-			if err := create("refused"); !apierrors.IsTooManyRequests(err) {
-				t.Errorf("refused: %v", err)
-			}
-			if _, err := others.List(t.Context(), metav1.ListOptions{}); err != nil {
-				t.Errorf("the other client: %v", err)
-			}
+			testkit.ErrorSatisfies(t, create("refused"), apierrors.IsTooManyRequests)
+			testkit.NoError(t, testkit.Err(others.List(t.Context(), metav1.ListOptions{})), "the other client")
 		})
 		with(fault.Rule{Delay: 3 * time.Hour}, func(*fault.Fault) {
 			began := time.Now()
-			if err := create("delayed"); err != nil || time.Since(began) != 3*time.Hour {
-				t.Errorf("delayed by %v: %v", time.Since(began), err)
-			}
+			testkit.NoError(t, create("delayed"))
+			testkit.Equal(t, time.Since(began), 3*time.Hour)
 		})
 		with(fault.Rule{Lose: true}, func(*fault.Fault) {
-			if err := create("lost"); !utilnet.IsConnectionReset(err) || server.Object(sim.ConfigMaps, "default", "lost") == nil {
-				t.Errorf("lost: %v", err)
-			}
+			testkit.ErrorSatisfies(t, create("lost"), utilnet.IsConnectionReset)
+			testkit.NotEqual(t, server.Object(sim.ConfigMaps, "default", "lost"), nil)
 		})
 		with(fault.Rule{Cut: true}, func(*fault.Fault) {
-			if err := create("cut"); !utilnet.IsConnectionReset(err) || server.Object(sim.ConfigMaps, "default", "cut") != nil {
-				t.Errorf("cut: %v", err)
-			}
+			testkit.ErrorSatisfies(t, create("cut"), utilnet.IsConnectionReset)
+			testkit.Equal(t, server.Object(sim.ConfigMaps, "default", "cut"), nil)
 		})
 		with(fault.Rule{Hold: true}, func(f *fault.Fault) {
 			result := make(chan error)
 			go func() { result <- create("held") }()
-			if err := f.WaitHeld(t.Context(), 1); err != nil || server.Object(sim.ConfigMaps, "default", "held") != nil {
-				t.Errorf("held: %v", err)
-			}
+			testkit.Equal(t, f.WaitHeld(t.Context(), 1), nil)
+			testkit.Equal(t, server.Object(sim.ConfigMaps, "default", "held"), nil)
 			f.Release()
-			if err := <-result; err != nil {
-				t.Errorf("released: %v", err)
-			}
+			testkit.NoError(t, <-result, "released")
 		})
 		with(fault.Rule{Hang: true}, func(*fault.Fault) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := maps.Get(ctx, "held", metav1.GetOptions{}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("hung: %v", err)
-			}
+			testkit.ErrorIs(t, testkit.Err(maps.Get(ctx, "held", metav1.GetOptions{})), context.DeadlineExceeded, "hung")
 		})
 		with(fault.Rule{Change: func(h *http.Request, next http.RoundTripper) (*http.Response, error) {
 			body, err := io.ReadAll(h.Body)
@@ -97,13 +83,12 @@ func TestV4_RulesWorkInABubbleInVirtualTime(t *testing.T) {
 			}
 			return next.RoundTrip(h)
 		}}, func(*fault.Fault) {
-			if err := create("source"); err != nil || server.Object(sim.ConfigMaps, "default", "target") == nil {
-				t.Errorf("changed: %v", err)
-			}
+			testkit.NoError(t, create("source"))
+			testkit.NotEqual(t, server.Object(sim.ConfigMaps, "default", "target"), nil)
 		})
-		if f := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"no such verb"}}, Cut: true}); create("unmatched") != nil || f.Hits() != 0 {
-			t.Errorf("a rule with an unknown verb matched %d requests", f.Hits())
-		}
+		f := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"no such verb"}}, Cut: true})
+		testkit.NoError(t, create("unmatched"))
+		testkit.Equal(t, f.Hits(), 0, "a rule with an unknown verb")
 	})
 }
 
@@ -118,9 +103,8 @@ func TestV4_RulesDelayFreezeAndCutWatches(t *testing.T) {
 		expect := func(name string, after time.Duration) {
 			t.Helper()
 			began := time.Now()
-			if e := <-w.ResultChan(); e.Object.(*corev1.ConfigMap).Name != name || time.Since(began) != after {
-				t.Errorf("%v after %s, want %s after %s", e, time.Since(began), name, after)
-			}
+			testkit.Equal(t, (<-w.ResultChan()).Object.(*corev1.ConfigMap).Name, name)
+			testkit.Equal(t, time.Since(began), after)
 		}
 		watches := fault.Match{Verbs: []string{"watch"}}
 		lag := server.Add(fault.Rule{Match: watches, Lag: time.Hour})
@@ -132,9 +116,7 @@ func TestV4_RulesDelayFreezeAndCutWatches(t *testing.T) {
 		lag.Remove()
 		freeze := server.Add(fault.Rule{Match: watches, Freeze: true})
 		server.Put(sim.ConfigMaps, configMap("c"))
-		if err := freeze.WaitHeld(t.Context(), 1); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, freeze.WaitHeld(t.Context(), 1), nil)
 		synctest.Wait()
 		select {
 		case e := <-w.ResultChan():
@@ -143,15 +125,10 @@ func TestV4_RulesDelayFreezeAndCutWatches(t *testing.T) {
 		}
 		freeze.Remove()
 		expect("c", 0)
-		if n := server.Cut(watches); n != 1 {
-			t.Errorf("%d watches were cut", n)
-		}
-		if e, open := <-w.ResultChan(); open {
-			t.Errorf("a watch that was cut sends %v", e)
-		}
-		if n := server.Watches(); n != 0 {
-			t.Errorf("%d watches are open", n)
-		}
+		testkit.Equal(t, server.Cut(watches), 1)
+		_, open := <-w.ResultChan()
+		testkit.Equal(t, open, false, "a watch that was cut")
+		testkit.Equal(t, server.Watches(), 0)
 	})
 }
 
@@ -168,23 +145,16 @@ func TestV3_CloseEndsWatchesAndHeldRequests(t *testing.T) {
 			_, err := maps.Create(t.Context(), configMap("held"), metav1.CreateOptions{})
 			result <- err
 		}()
-		if err := held.WaitHeld(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, held.WaitHeld(t.Context(), 1))
 		server.Close()
-		if err := <-result; err == nil || server.Object(sim.ConfigMaps, "default", "held") != nil {
-			t.Errorf("a held request ends with %v", err)
-		}
+		testkit.NotEqual(t, <-result, nil, "a held request")
+		testkit.Equal(t, server.Object(sim.ConfigMaps, "default", "held"), nil)
 		if e, open := <-w.ResultChan(); open && e.Type != watch.Error {
 			t.Errorf("a watch ends with %v", e)
 		}
-		if n := server.Watches(); n != 0 {
-			t.Errorf("%d watches are open", n)
-		}
+		testkit.Equal(t, server.Watches(), 0)
 		_, err := maps.Get(t.Context(), "a", metav1.GetOptions{})
-		if err == nil || !strings.Contains(err.Error(), "sim: GET /api/v1/namespaces/default/configmaps/a: the server is closed") {
-			t.Errorf("a request after Close ends with %v", err)
-		}
+		testkit.ErrorContains(t, err, "sim: GET /api/v1/namespaces/default/configmaps/a: the server is closed")
 	})
 }
 
@@ -196,13 +166,10 @@ func TestV4_AServerFromOutsideOfTheBubbleFails(t *testing.T) {
 		maps := coreclient.NewForConfigOrDie(outside.Config()).ConfigMaps("default")
 		_, err := maps.Watch(t.Context(), metav1.ListOptions{})
 		const want = "sim: GET /api/v1/namespaces/default/configmaps: the server was created outside of the synctest bubble"
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v", err)
-		}
+		testkit.ErrorContains(t, err, want)
 	})
-	if _, err := coreclient.NewForConfigOrDie(outside.Config()).ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("outside of the bubble: %v", err)
-	}
+	_, err := coreclient.NewForConfigOrDie(outside.Config()).ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	testkit.NoError(t, err, "outside of the bubble")
 }
 
 // client-go closes idle connections when an informer stops, and warns about other transports.
@@ -216,7 +183,5 @@ func TestServer_IsATransportForClientGo(t *testing.T) {
 	}()
 	utilnet.CloseIdleConnectionsFor(sim.NewServer().Config().Transport)
 	klog.Flush()
-	if log.Len() > 0 {
-		t.Errorf("client-go warns: %s", log.String())
-	}
+	testkit.Equal(t, log.String(), "")
 }

@@ -14,8 +14,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -31,6 +33,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,12 +55,19 @@ func configMap(name string, data ...string) *corev1.ConfigMap {
 	return c
 }
 
+// namesIn returns the names of the objects of a list, each with a space after it.
+func namesIn(list runtime.Object) (names string) {
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		names += o.(metav1.Object).GetName() + " "
+		return nil
+	})
+	return names
+}
+
 func must[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return v
 	}
 }
@@ -67,41 +77,26 @@ func TestObjects(t *testing.T) {
 		api := sim.NewServer(sim.ConfigMaps)
 		ctx, maps, ok := t.Context(), coreclient.NewForConfigOrDie(config(api, protobuf)).ConfigMaps("default"), must[*corev1.ConfigMap](t)
 		created := ok(maps.Create(ctx, configMap("a", "x"), metav1.CreateOptions{}))
-		if created.UID == "" || created.ResourceVersion == "" || created.Data["x"] != "x" {
-			t.Errorf("created %+v", created)
-		}
-		if _, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
-			t.Errorf("creating it again: %v", err)
-		}
+		testkit.NotEqual(t, created.UID, "")
+		testkit.NotEqual(t, created.ResourceVersion, "")
+		testkit.Equal(t, created.Data["x"], "x")
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Create(ctx, configMap("a"), metav1.CreateOptions{})), apierrors.IsAlreadyExists, "creating it again")
 		changed := created.DeepCopy()
 		changed.Data["y"] = "y"
 		updated := ok(maps.Update(ctx, changed, metav1.UpdateOptions{}))
-		if updated.ResourceVersion == created.ResourceVersion || updated.UID != created.UID {
-			t.Errorf("updated to %+v", updated)
-		}
-		if _, err := maps.Update(ctx, changed, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-			t.Errorf("updating an old version: %v", err)
-		}
-		if same := ok(maps.Update(ctx, updated, metav1.UpdateOptions{})); same.ResourceVersion != updated.ResourceVersion {
-			t.Error("an update that changes nothing made a version")
-		}
+		testkit.NotEqual(t, updated.ResourceVersion, created.ResourceVersion)
+		testkit.Equal(t, updated.UID, created.UID)
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Update(ctx, changed, metav1.UpdateOptions{})), apierrors.IsConflict, "updating an old version")
+		testkit.Equal(t, ok(maps.Update(ctx, updated, metav1.UpdateOptions{})).ResourceVersion, updated.ResourceVersion, "no change")
 		patched := ok(maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"x":null,"z":"z"}}`), metav1.PatchOptions{}))
-		if len(patched.Data) != 2 || patched.Data["z"] != "z" {
-			t.Errorf("patched to %v", patched.Data)
-		}
+		testkit.Len(t, patched.Data, 2)
+		testkit.Equal(t, patched.Data["z"], "z")
 		stale := types.UID("other")
-		if err := maps.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stale}}); !apierrors.IsConflict(err) {
-			t.Errorf("deleting another uid: %v", err)
-		}
-		if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if _, err := maps.Get(ctx, "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("getting what was deleted: %v", err)
-		}
-		if n := api.Count("", sim.ConfigMaps); n != 9 {
-			t.Errorf("%d requests: %v", n, api.Requests())
-		}
+		err := maps.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stale}})
+		testkit.ErrorSatisfies(t, err, apierrors.IsConflict, "deleting another uid")
+		testkit.NoError(t, maps.Delete(ctx, "a", metav1.DeleteOptions{}))
+		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(ctx, "a", metav1.GetOptions{})), apierrors.IsNotFound, "getting what was deleted")
+		testkit.Equal(t, api.Count("", sim.ConfigMaps), 9, api.Requests())
 	}
 }
 
@@ -118,48 +113,36 @@ func TestStatusGenerationFinalizers(t *testing.T) {
 	ctx, deploys, ok := t.Context(), appsclient.NewForConfigOrDie(config(api, true)).Deployments("default"), must[*appsv1.Deployment](t)
 	apply := appsac.Deployment("web", "default").WithFinalizers("example.com/wait").WithSpec(webSpec().WithReplicas(1))
 	d := ok(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
-	if d.Generation != 1 {
-		t.Errorf("generation %d", d.Generation)
-	}
+	testkit.Equal(t, d.Generation, 1)
 	d.Status.Replicas = 1
 	d.Labels = map[string]string{"from": "status"}
 	d = ok(deploys.UpdateStatus(ctx, d, metav1.UpdateOptions{}))
-	if d.Status.Replicas != 1 || d.Generation != 1 || d.Labels != nil {
-		t.Errorf("after a status update: %+v", d)
-	}
+	testkit.Equal(t, d.Status.Replicas, 1, "after a status update")
+	testkit.Equal(t, d.Generation, 1, "after a status update")
+	testkit.DeepEqual(t, d.Labels, map[string]string(nil), "after a status update")
 	apply.Spec.WithReplicas(2)
 	d = ok(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
-	if d.Generation != 2 || d.Status.Replicas != 1 {
-		t.Errorf("after a change of spec: %+v", d)
-	}
-	if err := deploys.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Equal(t, d.Generation, 2, "after a change of spec")
+	testkit.Equal(t, d.Status.Replicas, 1, "after a change of spec")
+	testkit.NoError(t, deploys.Delete(ctx, "web", metav1.DeleteOptions{}))
 	d = ok(deploys.Get(ctx, "web", metav1.GetOptions{}))
-	if d.DeletionTimestamp == nil || d.Generation != 3 {
-		t.Errorf("while being deleted: %+v", d)
-	}
+	testkit.NotEqual(t, d.DeletionTimestamp, nil, "while being deleted")
+	testkit.Equal(t, d.Generation, 3, "while being deleted")
 	d.Finalizers = nil
 	ok(deploys.Update(ctx, d, metav1.UpdateOptions{}))
-	if api.Object(sim.Deployments, "default", "web") != nil {
-		t.Error("the last finalizer went, the object did not")
-	}
+	testkit.Equal(t, api.Object(sim.Deployments, "default", "web"), nil, "the last finalizer went")
 }
 
 func TestDiscovery(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
 	d, err := discovery.NewDiscoveryClientForConfig(api.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	list, err := d.ServerResourcesForGroupVersion("apps/v1")
-	if err != nil || list.APIResources[0].Kind != "Deployment" || !list.APIResources[0].Namespaced {
-		t.Errorf("%v, %v", list, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, list.APIResources[0].Kind, "Deployment")
+	testkit.Equal(t, list.APIResources[0].Namespaced, true)
 	api.Withdraw(sim.Deployments)
-	if _, err := d.ServerResourcesForGroupVersion("apps/v1"); !apierrors.IsNotFound(err) {
-		t.Errorf("after the last resource went: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(d.ServerResourcesForGroupVersion("apps/v1")), apierrors.IsNotFound, "after the last resource went")
 }
 
 func TestWatch(t *testing.T) {
@@ -183,36 +166,30 @@ func TestWatch(t *testing.T) {
 		api.Put(sim.ConfigMaps, configMap("a", "x"))
 		next(w, watch.Modified)
 		api.Remove(sim.ConfigMaps, "default", "a")
-		if o := next(w, watch.Deleted); o.GetResourceVersion() != api.Version() {
-			t.Errorf("deleted at %s, want %s", o.GetResourceVersion(), api.Version())
-		}
+		testkit.Equal(t, next(w, watch.Deleted).GetResourceVersion(), api.Version())
 		api.CutWatches()
-		if _, open := <-w.ResultChan(); open {
-			t.Error("the watch goes on after CutWatches")
-		}
+		_, open := <-w.ResultChan()
+		testkit.Equal(t, open, false, "after CutWatches")
 		again := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: version}))
 		next(again, watch.Modified)
 		next(again, watch.Deleted)
 		again.Stop()
 		api.Expire()
 		old := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: version}))
-		if e := <-old.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
-			t.Errorf("got %v, want 410", e)
-		}
+		e := <-old.ResultChan()
+		testkit.Equal(t, e.Type, watch.Error)
+		testkit.ErrorSatisfies(t, apierrors.FromObject(e.Object), apierrors.IsResourceExpired)
 		old.Stop()
 		seconds := int64(30)
 		short := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: api.Version(), TimeoutSeconds: &seconds}))
 		begin := time.Now()
-		if _, open := <-short.ResultChan(); open || time.Since(begin) != 30*time.Second {
-			t.Errorf("ended after %s, open: %v", time.Since(begin), open)
-		}
+		_, open = <-short.ResultChan()
+		testkit.Equal(t, open, false, "after its time")
+		testkit.Equal(t, time.Since(begin), 30*time.Second)
 		synctest.Wait()
-		if n := api.Watches(); n != 0 {
-			t.Errorf("%d watches are open", n)
-		}
-		if _, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "1000"}); !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
-			t.Errorf("a version to come: %v", err)
-		}
+		testkit.Equal(t, api.Watches(), 0)
+		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "1000"})
+		testkit.Equal(t, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge), true, "a version to come")
 	})
 }
 
@@ -225,20 +202,16 @@ func TestSelectors(t *testing.T) {
 		api.Put(sim.ConfigMaps, in)
 		api.Put(sim.ConfigMaps, configMap("out"))
 		list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-		if err != nil || len(list.Items) != 1 {
-			t.Fatalf("%v, %v", list, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, namesIn(list), "in ")
 		w := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "app=web", ResourceVersion: list.ResourceVersion}))
 		defer w.Stop()
 		api.Put(sim.ConfigMaps, configMap("out", "x"))
 		api.Put(sim.ConfigMaps, configMap("in"))
-		if e := <-w.ResultChan(); e.Type != watch.Deleted {
-			t.Errorf("an object whose label went: %v", e)
-		}
+		testkit.Equal(t, (<-w.ResultChan()).Type, watch.Deleted, "an object whose label went")
 		list, err = maps.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=out"})
-		if err != nil || len(list.Items) != 1 || list.Items[0].Name != "out" {
-			t.Errorf("%v, %v", list, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, namesIn(list), "out ")
 	})
 }
 
@@ -253,18 +226,13 @@ func TestIntercept(t *testing.T) {
 			_, err := maps.Get(ctx, "a", metav1.GetOptions{})
 			return err
 		}
-		if err := get(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") }); !apierrors.IsForbidden(err) {
-			t.Errorf("forbidden: %v", err)
-		}
-		if err := get(func(r *sim.Request) (*http.Response, error) { return r.Refuse() }); err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-			t.Errorf("refused: %v", err)
-		}
-		if err := get(func(r *sim.Request) (*http.Response, error) { return r.Hang() }); err == nil {
-			t.Error("a request that hangs succeeded")
-		}
-		if err := get(nil); !apierrors.IsNotFound(err) {
-			t.Errorf("without interception: %v", err)
-		}
+		err := get(func(r *sim.Request) (*http.Response, error) { return r.Fail(http.StatusForbidden, "no") })
+		testkit.ErrorSatisfies(t, err, apierrors.IsForbidden, "forbidden")
+		err = get(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
+		testkit.NotEqual(t, err, nil, "refused")
+		testkit.Equal(t, apierrors.ReasonForError(err), metav1.StatusReasonUnknown, "refused")
+		testkit.NotEqual(t, get(func(r *sim.Request) (*http.Response, error) { return r.Hang() }), nil)
+		testkit.ErrorSatisfies(t, get(nil), apierrors.IsNotFound, "without interception")
 	})
 }
 
@@ -281,12 +249,9 @@ func TestInformer(t *testing.T) {
 		<-informer.HasSyncedChecker().Done()
 		api.Put(sim.ConfigMaps, configMap("b"))
 		synctest.Wait()
-		if n := len(informer.GetStore().List()); n != 2 {
-			t.Errorf("%d objects", n)
-		}
-		if w, l := api.Count("watch", sim.ConfigMaps), api.Count("list", sim.ConfigMaps); w != 1 || l != 0 {
-			t.Errorf("%d watches and %d lists", w, l)
-		}
+		testkit.Equal(t, len(informer.GetStore().List()), 2)
+		testkit.Equal(t, api.Count("watch", sim.ConfigMaps), 1)
+		testkit.Equal(t, api.Count("list", sim.ConfigMaps), 0)
 		cancel()
 		<-done
 	})

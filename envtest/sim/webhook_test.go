@@ -26,6 +26,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // admitter answers AdmissionReviews by a func.
@@ -81,16 +82,13 @@ func TestV5_AWebhookMayUseTheServer(t *testing.T) {
 		var saw []string
 		_, c = hookedServer(t, admitter(func(r *http.Request, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			saw = append(saw, r.Host+r.URL.Path+" "+string(in.Operation)+" "+in.Name)
-			if _, err := c.Secrets("default").Create(r.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: in.Name}}, metav1.CreateOptions{}); err != nil {
-				t.Error(err)
-			}
+			_, err := c.Secrets("default").Create(r.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: in.Name}}, metav1.CreateOptions{})
+			testkit.Equal(t, err, nil)
 			return allowed()
 		}))
 		must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{}))
 		must[*corev1.Secret](t)(c.Secrets("default").Get(t.Context(), "a", metav1.GetOptions{}))
-		if want := "operator.default.svc:443/ CREATE a"; len(saw) != 1 || saw[0] != want {
-			t.Errorf("the webhook saw %q, want only %q", saw, want)
-		}
+		testkit.SlicesEqual(t, saw, []string{"operator.default.svc:443/ CREATE a"})
 	})
 }
 
@@ -106,9 +104,7 @@ func TestV5_AHangingWebhookCostsItsTimeout(t *testing.T) {
 				c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 				start := time.Now()
 				_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
-				if took := time.Since(start); took != 7*time.Second {
-					t.Errorf("the request took %v of the bubble's time, want the webhook's 7s", took)
-				}
+				testkit.Equal(t, time.Since(start), 7*time.Second)
 				if fails != (err != nil) || fails && !strings.Contains(err.Error(), `failed calling webhook "check.example.com": failed to call webhook: `+
 					`Post "https://operator.default.svc:443/?timeout=7s": context deadline exceeded`) {
 					t.Errorf("with failurePolicy %s: %v", policy, err)
@@ -129,17 +125,15 @@ func TestV5_AWebhookApprovesWhatIsStored(t *testing.T) {
 			if calls++; calls == 1 {
 				server.Put(sim.ConfigMaps, configMap("a", "theirs"))
 			}
-			if err := json.Unmarshal(in.Object.Raw, &last); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, json.Unmarshal(in.Object.Raw, &last), nil)
 			return allowed()
 		}))
 		server.Put(sim.ConfigMaps, configMap("a"))
 		patch := []byte(`{"data":{"ours":"x"}}`)
 		stored := must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}))
-		if calls != 2 || len(last.Data) != 2 || len(stored.Data) != 2 {
-			t.Errorf("%d calls; the webhook approved %v, and %v is stored; want 2 calls and both keys", calls, last.Data, stored.Data)
-		}
+		testkit.Equal(t, calls, 2)
+		testkit.Len(t, last.Data, 2)
+		testkit.Len(t, stored.Data, 2)
 	})
 }
 
@@ -150,21 +144,17 @@ func TestV5_AWebhookSeesTheIdentityOfANewObject(t *testing.T) {
 		server, c := hookedServer(t, admitter(func(_ *http.Request, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			time.Sleep(3 * time.Second) // the time of the write does not matter
 			calls++
-			if err := json.Unmarshal(in.Object.Raw, &seen); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, json.Unmarshal(in.Object.Raw, &seen), nil)
 			return allowed()
 		}))
 		m := configMap("")
 		m.GenerateName = "a-"
 		stored := must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}))
-		if calls != 1 || seen.UID != stored.UID || seen.Name != stored.Name || !seen.CreationTimestamp.Equal(&stored.CreationTimestamp) {
-			t.Errorf("%d calls; the webhook saw %s %s of %v, and %s %s of %v is stored", calls,
-				seen.Name, seen.UID, seen.CreationTimestamp, stored.Name, stored.UID, stored.CreationTimestamp)
-		}
-		if n := server.Stored(sim.ConfigMaps); n != 1 {
-			t.Errorf("%d objects are stored, want 1", n)
-		}
+		testkit.Equal(t, calls, 1)
+		testkit.Equal(t, seen.UID, stored.UID)
+		testkit.Equal(t, seen.Name, stored.Name)
+		testkit.Equal(t, seen.CreationTimestamp.Equal(&stored.CreationTimestamp), true)
+		testkit.Equal(t, server.Stored(sim.ConfigMaps), 1)
 	})
 }
 
@@ -173,22 +163,16 @@ func TestV1_AWebhookStopsTheDeletionOfACollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, c := hookedServer(t, admitter(func(_ *http.Request, in *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 			var old corev1.ConfigMap
-			if err := json.Unmarshal(in.OldObject.Raw, &old); err != nil {
-				t.Error(err)
-			}
+			testkit.Equal(t, json.Unmarshal(in.OldObject.Raw, &old), nil)
 			return &admissionv1.AdmissionResponse{Allowed: old.Name != "b"}
 		}))
 		for _, name := range []string{"a", "b", "c"} {
 			server.Put(sim.ConfigMaps, configMap(name))
 		}
 		err := c.ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-		if err == nil || !strings.Contains(err.Error(), `admission webhook "check.example.com" denied the request without explanation`) {
-			t.Errorf("the collection is deleted: %v", err)
-		}
+		testkit.ErrorContains(t, err, `admission webhook "check.example.com" denied the request without explanation`)
 		left := must[*corev1.ConfigMapList](t)(c.ConfigMaps("default").List(t.Context(), metav1.ListOptions{}))
-		if len(left.Items) != 2 || left.Items[0].Name != "b" {
-			t.Errorf("%d objects are left, want b and c", len(left.Items))
-		}
+		testkit.Equal(t, namesIn(left), "b c ")
 	})
 }
 
@@ -210,16 +194,12 @@ func TestV5_AnUnreachableWebhookNamesTheRemedy(t *testing.T) {
 		server := sim.New(t, scheme.Scheme, validating())
 		c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 		_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), "give the webhook's handler to Server.UseWebhooks") {
-			t.Errorf("a webhook in a bubble: %v", err)
-		}
+		testkit.ErrorContains(t, err, "give the webhook's handler to Server.UseWebhooks", "a webhook in a bubble")
 	})
 	server := sim.New(t, scheme.Scheme, validating())
 	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
 	_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
-	if err == nil || !strings.Contains(err.Error(), "service default/operator has no endpoints") {
-		t.Errorf("a service: %v", err)
-	}
+	testkit.ErrorContains(t, err, "service default/operator has no endpoints", "a service")
 }
 
 func asStatus(err error, into *apierrors.APIStatus) bool {
@@ -284,9 +264,7 @@ func gizmo(version, name, field string, value int64) *unstructured.Unstructured 
 func convertedServer(t *testing.T, c *converter, objects ...*unstructured.Unstructured) (v1, v2 dynamic.ResourceInterface) {
 	t.Helper()
 	crd := &unstructured.Unstructured{}
-	if err := crd.UnmarshalJSON([]byte(gizmos)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, crd.UnmarshalJSON([]byte(gizmos)))
 	server := sim.New(t, scheme.Scheme, crd)
 	server.UseWebhooks(c)
 	client := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(server.Config()))
@@ -315,9 +293,7 @@ func TestV1_ConversionWebhook_Lists(t *testing.T) {
 				t.Fatalf("the list has %v", list.Items)
 			}
 		}
-		if len(c.objects) != 1 || c.objects[0] != 2 {
-			t.Errorf("reviews of %v objects, want one of 2", c.objects)
-		}
+		testkit.SlicesEqual(t, c.objects, []int{2})
 	})
 }
 
@@ -330,9 +306,7 @@ func TestV1_ConversionWebhook_Watches(t *testing.T) {
 		must[*unstructured.Unstructured](t)(v1.Create(t.Context(), gizmo("v1", "a", "size", 1), metav1.CreateOptions{}))
 		patch := []byte(`{"spec":{"size":5}}`)
 		must[*unstructured.Unstructured](t)(v1.Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}))
-		if err := v2.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, v2.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		for _, want := range []struct {
 			kind  watch.EventType
 			width int64
@@ -344,10 +318,9 @@ func TestV1_ConversionWebhook_Watches(t *testing.T) {
 		}
 		c.fail = true
 		must[*unstructured.Unstructured](t)(v1.Create(t.Context(), gizmo("v1", "b", "size", 1), metav1.CreateOptions{}))
-		if e := <-w.ResultChan(); e.Type != watch.Error ||
-			!strings.Contains(apierrors.FromObject(e.Object).Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed") {
-			t.Errorf("after a failed conversion the watch sent %s %v", e.Type, e.Object)
-		}
+		e := <-w.ResultChan()
+		testkit.Equal(t, e.Type, watch.Error)
+		testkit.Contains(t, apierrors.FromObject(e.Object).Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed")
 		c.fail = false
 	})
 }
@@ -358,14 +331,10 @@ func TestV1_ConversionWebhook_GetNeedsTheWebhook(t *testing.T) {
 		c := &converter{}
 		v1, v2 := convertedServer(t, c, gizmo("v1", "a", "size", 1))
 		got := must[*unstructured.Unstructured](t)(v2.Get(t.Context(), "a", metav1.GetOptions{}))
-		if widthOf(got) != int64(1) {
-			t.Errorf("v2 is %v", got.Object)
-		}
+		testkit.DeepEqual(t, widthOf(got), int64(1))
 		c.fail = true
-		if _, err := v2.Get(t.Context(), "a", metav1.GetOptions{}); err == nil ||
-			!strings.Contains(err.Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed") {
-			t.Errorf("a get with a broken webhook: %v", err)
-		}
+		_, err := v2.Get(t.Context(), "a", metav1.GetOptions{})
+		testkit.ErrorContains(t, err, "conversion webhook for example.com/v1, Kind=Gizmo failed", "a get with a broken webhook")
 		must[*unstructured.Unstructured](t)(v1.Get(t.Context(), "a", metav1.GetOptions{}))
 	})
 }

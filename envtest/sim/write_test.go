@@ -4,9 +4,7 @@
 package sim_test
 
 import (
-	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,26 +22,14 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // ask sends a request and returns code and body of the response.
 func ask(t *testing.T, api *sim.Server, method, path, body string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, sim.Host+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := api.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(data)
+	code, _, answer := exchange(t, api, method, path, body, "Content-Type", "application/json")
+	return code, answer
 }
 
 // TestV2_UnsupportedRequestsNameMethodAndPath: what a real server serves and the sim does not is an
@@ -52,13 +38,12 @@ func TestV2_UnsupportedRequestsNameMethodAndPath(t *testing.T) {
 	api := sim.NewServer(sim.Pods, sim.ConfigMaps)
 	for _, sub := range []string{"exec", "attach", "portforward", "proxy", "resize", "ephemeralcontainers"} {
 		path := "/api/v1/namespaces/default/pods/p/" + sub
-		if code, body := ask(t, api, http.MethodPost, path, "{}"); code != http.StatusNotImplemented || !strings.Contains(body, "POST "+path) {
-			t.Errorf("%s: %d %s", sub, code, body)
-		}
+		code, body := ask(t, api, http.MethodPost, path, "{}")
+		testkit.Equal(t, code, http.StatusNotImplemented, sub)
+		testkit.Contains(t, body, "POST "+path, sub)
 	}
-	if code, body := ask(t, api, http.MethodGet, "/api/v1/namespaces/default/configmaps/a/unknown", ""); code != http.StatusNotFound {
-		t.Errorf("an unknown subresource: %d %s", code, body)
-	}
+	code, body := ask(t, api, http.MethodGet, "/api/v1/namespaces/default/configmaps/a/unknown", "")
+	testkit.Equal(t, code, http.StatusNotFound, "an unknown subresource", body)
 }
 
 // TestV1_UIDsAndGeneratedNamesRepeat: the same requests have the same answers in every run.
@@ -67,18 +52,16 @@ func TestV1_UIDsAndGeneratedNamesRepeat(t *testing.T) {
 		maps := coreclient.NewForConfigOrDie(sim.NewServer(sim.ConfigMaps).Config()).ConfigMaps("default")
 		for range 200 {
 			m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			names = append(names, m.Name+" "+string(m.UID))
 		}
 		return names
 	}
 	first, second, seen := run(), run(), map[string]bool{}
 	for i, name := range first {
-		if name != second[i] || len(name) != len("a-12345 ")+36 || seen[name] {
-			t.Errorf("%d: %q, then %q", i, name, second[i])
-		}
+		testkit.Equal(t, name, second[i], i)
+		testkit.Len(t, name, len("a-12345 ")+36, i)
+		testkit.Equal(t, seen[name], false, i, name)
 		seen[name] = true
 	}
 }
@@ -95,9 +78,7 @@ func TestV1_PodsEndAfterTheirGracePeriod(t *testing.T) {
 		})
 		grace := func(seconds int64) *corev1.Pod {
 			t.Helper()
-			if err := pods.Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: &seconds}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, pods.Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: &seconds}))
 			p, err := pods.Get(ctx, "p", metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -111,9 +92,7 @@ func TestV1_PodsEndAfterTheirGracePeriod(t *testing.T) {
 				t.Fatalf("asked for %d: %+v", step.asked, p)
 			}
 		}
-		if p := grace(0); p != nil {
-			t.Errorf("it is still there: %+v", p)
-		}
+		testkit.Equal(t, grace(0), nil)
 	})
 }
 
@@ -128,26 +107,22 @@ func TestV1_ScaleChangesReplicasOnly(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
 	got, err := deploys.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{})
-	if err != nil || got.Spec.Replicas != 4 || got.Status.Selector != "app=web" || got.UID != d.UID {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, got.Spec.Replicas, 4)
+	testkit.Equal(t, got.Status.Selector, "app=web")
+	testkit.Equal(t, got.UID, d.UID)
 	after, err := deploys.Get(ctx, "web", metav1.GetOptions{})
-	if err != nil || *after.Spec.Replicas != 4 || after.Generation != 2 {
-		t.Errorf("%+v, %v", after, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, *after.Spec.Replicas, 4)
+	testkit.Equal(t, after.Generation, 2)
 	scale.ResourceVersion = d.ResourceVersion
-	if _, err := deploys.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("an old version: %v", err)
-	}
+	testkit.ErrorSatisfies(t, testkit.Err(deploys.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{})), apierrors.IsConflict, "an old version")
 	patch := []byte(`{"spec":{"replicas":-1}}`)
-	if _, err := deploys.Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{}, "scale"); !apierrors.IsInvalid(err) {
-		t.Errorf("a negative number: %v", err)
-	}
+	_, err = deploys.Patch(ctx, "web", types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
+	testkit.ErrorSatisfies(t, err, apierrors.IsInvalid, "a negative number")
 }
 
 // TestV1_DryRunStoresNothing: every writing verb answers as usual.
@@ -157,26 +132,20 @@ func TestV1_DryRunStoresNothing(t *testing.T) {
 	api.Put(sim.ConfigMaps, configMap("a", "x"))
 	version := api.Version()
 	created, err := maps.Create(ctx, configMap("b"), metav1.CreateOptions{DryRun: all})
-	if err != nil || created.UID == "" || created.ResourceVersion != "" {
-		t.Errorf("%+v, %v", created, err)
-	}
+	testkit.NoError(t, err)
+	testkit.NotEqual(t, created.UID, "")
+	testkit.Equal(t, created.ResourceVersion, "")
 	updated, err := maps.Update(ctx, configMap("a", "y"), metav1.UpdateOptions{DryRun: all})
-	if err != nil || updated.Data["y"] != "y" || updated.ResourceVersion != version {
-		t.Errorf("%+v, %v", updated, err)
-	}
-	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{DryRun: all}); err != nil {
-		t.Error(err)
-	}
-	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: all}, metav1.ListOptions{}); err != nil {
-		t.Error(err)
-	}
-	if got := api.Version(); got != version || api.Stored(sim.ConfigMaps) != 1 {
-		t.Errorf("version %s, want %s", got, version)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, updated.Data["y"], "y")
+	testkit.Equal(t, updated.ResourceVersion, version)
+	testkit.NoError(t, maps.Delete(ctx, "a", metav1.DeleteOptions{DryRun: all}))
+	testkit.NoError(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: all}, metav1.ListOptions{}))
+	testkit.Equal(t, api.Version(), version)
+	testkit.Equal(t, api.Stored(sim.ConfigMaps), 1)
 	_, err = maps.Update(ctx, configMap("a"), metav1.UpdateOptions{DryRun: []string{"Some"}})
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), strconv.Quote("Some")) {
-		t.Errorf("an invalid dry run: %v", err)
-	}
+	testkit.ErrorSatisfies(t, err, apierrors.IsInvalid, "an invalid dry run")
+	testkit.ErrorContains(t, err, strconv.Quote("Some"), "an invalid dry run")
 }
 
 // TestV1_AnApplyOfTheScaleOwnsTheReplicas: the object's own apply then conflicts.
@@ -184,34 +153,26 @@ func TestV1_AnApplyOfTheScaleOwnsTheReplicas(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
 	deploys, ctx := appsclient.NewForConfigOrDie(api.Config()).Deployments("default"), t.Context()
 	labels, replicas := map[string]string{"app": "web"}, int32(1)
-	if _, err := deploys.Create(ctx, &appsv1.Deployment{
+	testkit.NoError(t, testkit.Err(deploys.Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 		}},
-	}, metav1.CreateOptions{FieldManager: "author"}); err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{FieldManager: "author"})))
 	scale := applyautoscalingv1.Scale().WithName("web").WithNamespace("default").WithSpec(applyautoscalingv1.ScaleSpec().WithReplicas(4))
-	if _, err := deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler"}); !apierrors.IsConflict(err) {
-		t.Errorf("the author owns the replicas: %v", err)
-	}
-	if _, err := deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler", Force: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler"})
+	testkit.ErrorSatisfies(t, err, apierrors.IsConflict, "the author owns the replicas")
+	testkit.NoError(t, testkit.Err(deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler", Force: true})))
 	var owners []string
 	d, err := deploys.Get(ctx, "web", metav1.GetOptions{})
-	if err != nil || *d.Spec.Replicas != 4 {
-		t.Fatalf("%+v, %v", d, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, *d.Spec.Replicas, 4)
 	for _, entry := range d.ManagedFields {
 		if strings.Contains(entry.FieldsV1.GetRawString(), `"f:replicas"`) {
 			owners = append(owners, entry.Manager+" "+entry.Subresource)
 		}
 	}
-	if !slices.Equal(owners, []string{"scaler scale"}) {
-		t.Errorf("the owners of the replicas are %q", owners)
-	}
+	testkit.SlicesEqual(t, owners, []string{"scaler scale"}, "of the replicas")
 }
 
 // TestV1_ADeletionHasAVersion: the last event of a Pod is newer than the mark before it.
@@ -223,12 +184,8 @@ func TestV1_ADeletionHasAVersion(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	})
 	var last corev1.Pod
-	if err := pods.Delete().Namespace("default").Resource("pods").Name("p").Do(ctx).Into(&last); err != nil {
-		t.Fatal(err)
-	}
-	if last.ResourceVersion != api.Version() {
-		t.Errorf("the deletion answered version %s; the server has %s", last.ResourceVersion, api.Version())
-	}
+	testkit.NoError(t, pods.Delete().Namespace("default").Resource("pods").Name("p").Do(ctx).Into(&last))
+	testkit.Equal(t, last.ResourceVersion, api.Version())
 }
 
 // TestV1_DeleteCollectionDeletesOnePage of the requested size.
@@ -238,19 +195,14 @@ func TestV1_DeleteCollectionDeletesOnePage(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		api.Put(sim.ConfigMaps, configMap(name))
 	}
-	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{Limit: 2}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{Limit: 2}))
 	left, err := maps.List(ctx, metav1.ListOptions{})
-	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "c" {
-		t.Fatalf("%+v, %v", left, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, namesIn(left), "c ")
 	old := metav1.ListOptions{ResourceVersion: left.ResourceVersion}
 	api.Put(sim.ConfigMaps, configMap("later"))
-	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, old); err != nil {
-		t.Fatal(err)
-	}
-	if left, err := maps.List(ctx, metav1.ListOptions{}); err != nil || len(left.Items) != 1 || left.Items[0].Name != "later" {
-		t.Errorf("a deletecollection of a version deletes the objects of that version only: %+v, %v", left, err)
-	}
+	testkit.NoError(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{}, old))
+	left, err = maps.List(ctx, metav1.ListOptions{})
+	testkit.NoError(t, err)
+	testkit.Equal(t, namesIn(left), "later ", "a deletecollection of a version deletes the objects of that version only")
 }

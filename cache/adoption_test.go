@@ -118,23 +118,19 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		stopController := run(ctl.Run)
 		defer stopController()
 		time.Sleep(time.Minute)
-		if s := maps.State(); s.Phase != hook.Syncing || len(clientset.Actions()) != 0 {
-			t.Errorf("before the host starts its factory: %s, %v", s, clientset.Actions())
-		}
+		testkit.Equal(t, maps.State().Phase, hook.Syncing, "before the host starts its factory")
+		testkit.Len(t, clientset.Actions(), 0, "before the host starts its factory")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer host.Shutdown()
 		defer cancel()
 		host.StartWithContext(ctx)
 		synctest.Wait()
-		if got := got.take(); got != "default/a" || src.Status().State().Phase != hook.Synced {
-			t.Errorf("reconciled %q, %s", got, src.Status().State())
-		}
+		testkit.Equal(t, got.take(), "default/a")
+		testkit.Equal(t, src.Status().State().Phase, hook.Synced)
 		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; does not report failures): synced" || s.Objects != 1 || s.Lists != 0 {
 			t.Errorf("got %s, %d objects, %d lists", s, s.Objects, s.Lists)
 		}
-		if obj, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || obj.Name != "a" {
-			t.Errorf("got %v, %v", obj, err)
-		}
+		testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Name, "a")
 		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), apierrors.IsNotFound)
 		stopController()
 		maps.Release()
@@ -159,13 +155,11 @@ func TestAdopt_OutlivesTheCache(t *testing.T) {
 		defer stopHost()
 		synced(t, maps)
 		stop()
-		if err := maps.Stale(); err != nil || informer.IsStopped() {
-			t.Errorf("after the end of the cache: %v, %s", err, maps.State())
-		}
+		testkit.NoError(t, maps.Stale(), "after the end of the cache")
+		testkit.Equal(t, informer.IsStopped(), false, "after the end of the cache")
 		stopHost()
-		if err := maps.Stale(); err == nil || maps.State().Phase != hook.Stopped {
-			t.Errorf("after the end of the informer: %v, %s", err, maps.State())
-		}
+		testkit.NotEqual(t, maps.Stale(), nil, "after the end of the informer")
+		testkit.Equal(t, maps.State().Phase, hook.Stopped, "after the end of the informer")
 		testkit.Equal(t, testkit.Err(maps.Get(t.Context(), testkit.Key("a"))), nil, "the last known state")
 		testkit.NotEqual(t, testkit.Err(maps.Subscribe(toolscache.ResourceEventHandlerFuncs{})), nil, "a subscription to an informer that has stopped")
 	})
@@ -207,9 +201,8 @@ func TestAdopt_Indexes(t *testing.T) {
 					t.Errorf("got %v, %v", obj, err)
 				}
 			}
-			if list, err := h.List(t.Context(), cache.ListOptions{Namespace: "default"}); n != 1 || err != nil || len(list) != 2 {
-				t.Errorf("%d are owned, %d in the namespace, %v", n, len(list), err)
-			}
+			testkit.Len(t, testkit.Must(h.List(t.Context(), cache.ListOptions{Namespace: "default"})), 2)
+			testkit.Equal(t, n, 1)
 		}
 	})
 }
@@ -240,19 +233,15 @@ func TestAdopt_WrongType(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		defer run(ctl.Run)()
 		synctest.Wait()
-		if s := wrong.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), want) {
-			t.Errorf("the state is %s", s)
-		}
-		if s := src.Status().State(); !strings.Contains(s.String(), want) || s.Dropped["not a *v1.Secret"] != 1 {
-			t.Errorf("the source says %s", s)
-		}
-		if obj, err := right.Get(t.Context(), testkit.Key("a")); err != nil || right.Stale() != nil {
-			t.Errorf("the handle of the right type: %v, %v, %v", obj, err, right.Stale())
-		}
+		testkit.Equal(t, wrong.State().Phase, hook.Failing)
+		testkit.ErrorContains(t, wrong.State().Err, want)
+		testkit.Contains(t, src.Status().State().String(), want)
+		testkit.Equal(t, src.Status().State().Dropped["not a *v1.Secret"], 1)
+		testkit.NoError(t, testkit.Err(right.Get(t.Context(), testkit.Key("a"))), "the handle of the right type")
+		testkit.Equal(t, right.Stale(), nil, "the handle of the right type")
 		late := cache.Adopt[*corev1.Secret](c, informer, cache.AdoptOptions{})
-		if _, err := late.Get(t.Context(), testkit.Key("a")); err == nil || !strings.Contains(err.Error(), want) || c.Validate() == nil {
-			t.Errorf("a late one says %v, Validate %v", err, c.Validate())
-		}
+		testkit.ErrorContains(t, testkit.Err(late.Get(t.Context(), testkit.Key("a"))), want)
+		testkit.NotEqual(t, c.Validate(), nil)
 	})
 }
 
@@ -291,16 +280,14 @@ func TestAdopt_Generated(t *testing.T) {
 			cache.AdoptOptions{Kind: kind, Scope: meta.RESTScopeNamespace})
 		defer runs(informer)()
 		obj, err := h.Get(t.Context(), testkit.Key("a"))
-		if err != nil || obj.Name != "a" {
-			t.Errorf("got %v, %v", obj, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, obj.Name, "a")
 		if ref := h.OwnerRef(obj); *ref.APIVersion != "test.dev/v1" || *ref.Kind != "Widget" {
 			t.Errorf("got %v", ref)
 		}
 		for owned, err := range h.Owned(t.Context(), "2", cache.ListOptions{}) {
-			if err != nil || owned.Name != "a" {
-				t.Errorf("owned: %v, %v", owned, err)
-			}
+			testkit.NoError(t, err, "owned")
+			testkit.Equal(t, owned.Name, "a", "owned")
 		}
 		if _, err := h.Get(t.Context(), types.NamespacedName{Name: "a"}); err == nil || apierrors.IsNotFound(err) {
 			t.Errorf("a namespaced kind without a namespace: %v", err)
@@ -319,12 +306,8 @@ func TestAdopt_Dynamic(t *testing.T) {
 		informer := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(resource).Informer()
 		h := cache.Adopt[*unstructured.Unstructured](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Kind: widget.GroupVersionKind()})
 		defer runs(informer)()
-		if obj, err := h.Get(t.Context(), testkit.Key("a")); err != nil || obj.GetKind() != "Widget" {
-			t.Errorf("got %v, %v", obj, err)
-		}
-		if s := h.String(); !strings.HasPrefix(s, "Widget.v1.test.dev (unstructured, adopted") {
-			t.Errorf("it is called %s", s)
-		}
+		testkit.Equal(t, testkit.Must(h.Get(t.Context(), testkit.Key("a"))).GetKind(), "Widget")
+		testkit.HasPrefix(t, h.String(), "Widget.v1.test.dev (unstructured, adopted")
 	})
 }
 
@@ -337,9 +320,7 @@ func TestAdopt_Namespaced(t *testing.T) {
 		testkit.ErrorContains(t, testkit.Err(alone.Namespaced()), "set cache.AdoptOptions.Scope")
 		for _, scope := range []meta.RESTScope{meta.RESTScopeNamespace, meta.RESTScopeRoot} {
 			told := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Scope: scope})
-			if got, err := told.Namespaced(); err != nil || got != (scope == meta.RESTScopeNamespace) {
-				t.Errorf("%s: got %t, %v", scope.Name(), got, err)
-			}
+			testkit.Equal(t, testkit.Must(told.Namespaced()), scope == meta.RESTScopeNamespace, scope.Name())
 		}
 		api := sim.NewServer()
 		c, _ := newCache(t, api)
@@ -349,14 +330,11 @@ func TestAdopt_Namespaced(t *testing.T) {
 		testkit.NotEqual(t, testkit.Err(asks.Namespaced()), nil, "it is known of a kind that is not served")
 		api.Serve(sim.ConfigMaps)
 		time.Sleep(5 * time.Second)
-		if got, err := asks.Namespaced(); err != nil || !got {
-			t.Errorf("got %t, %v", got, err)
-		}
+		testkit.Equal(t, testkit.Must(asks.Namespaced()), true)
 		n := len(api.Requests())
 		time.Sleep(time.Hour)
-		if more := len(api.Requests()) - n; more != 0 || api.Count("", sim.ConfigMaps) != 0 {
-			t.Errorf("%d more requests", more)
-		}
+		testkit.Equal(t, len(api.Requests())-n, 0)
+		testkit.Equal(t, api.Count("", sim.ConfigMaps), 0)
 	})
 }
 
@@ -402,9 +380,8 @@ func TestAdopt_Own(t *testing.T) {
 		testkit.Equal(t, len(c.States()), 2, "informers")
 		one.Release()
 		synctest.Wait()
-		if n := len(c.States()); n != 2 || other.State().Phase != hook.Syncing {
-			t.Errorf("%d informers, %s", n, other.State())
-		}
+		testkit.Len(t, c.States(), 2)
+		testkit.Equal(t, other.State().Phase, hook.Syncing)
 		testkit.NotEqual(t, informerOf(other), nil, "the handle does not give its informer")
 		other.Release()
 		testkit.Equal(t, other.State().Phase, hook.Stopped, "after the release", other.State())

@@ -102,9 +102,7 @@ func TestS2_NoVersion(t *testing.T) {
 		}))
 		api.CutWatches()
 		time.Sleep(time.Minute)
-		if _, err := h.Get(t.Context(), testkit.Key("a")); !apierrors.IsNotFound(err) {
-			t.Errorf("got %v; %s", err, h.State())
-		}
+		testkit.ErrorSatisfies(t, testkit.Err(h.Get(t.Context(), testkit.Key("a"))), apierrors.IsNotFound)
 	})
 }
 

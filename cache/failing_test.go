@@ -41,14 +41,11 @@ func TestS4_S5_MissingAPIDelaysNoOther(t *testing.T) {
 			}
 			api.Serve(sim.Deployments)
 			api.Put(sim.Deployments, testkit.Deployment("a"))
-			if took := synced(t, deployments); took > 5*time.Second {
-				t.Errorf("synced %s after the API appeared", took)
-			}
+			testkit.Between(t, synced(t, deployments), 0, 5*time.Second)
 			synctest.Wait()
 			testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), testkit.Key("a"))), nil)
-			if s := deployments.State(); s.Phase != hook.Synced || s.Err != nil {
-				t.Errorf("got %s", s)
-			}
+			testkit.Equal(t, deployments.State().Phase, hook.Synced)
+			testkit.NoError(t, deployments.State().Err)
 			testkit.Equal(t, told.take(), "waiting for its API, syncing", "the hook was told")
 			if got := maps.State(); got.Phase != hook.Synced || time.Since(got.Since) < wait {
 				t.Errorf("got %s since %s", got, got.Since)
@@ -94,16 +91,11 @@ func TestS4_Failing(t *testing.T) {
 				testkit.Equal(t, synced(t, maps), 0, "the other informer took")
 				time.Sleep(10 * time.Minute)
 				s := secrets.State()
-				if s.Phase != c.phase || s.Err == nil || !strings.Contains(s.Err.Error(), c.reason) {
-					t.Errorf("got %s, want %s with %q", s, c.phase, c.reason)
-				}
-				if n := api.Count("", sim.Secrets); n < 600/3 || n > 600+10 {
-					t.Errorf("%d requests in 10 minutes", n)
-				}
+				testkit.Equal(t, s.Phase, c.phase)
+				testkit.ErrorContains(t, s.Err, c.reason)
+				testkit.Between(t, api.Count("", sim.Secrets), 600/3, 600+10)
 				api.Intercept(nil)
-				if took := synced(t, secrets); took > 5*time.Second {
-					t.Errorf("synced %s after the trouble", took)
-				}
+				testkit.Between(t, synced(t, secrets), 0, 5*time.Second)
 				synctest.Wait()
 				testkit.Equal(t, secrets.State().Phase, hook.Synced, secrets.State())
 				if got := told.take(); !strings.HasPrefix(got, string(c.phase)) || !strings.HasSuffix(got, ", syncing") {
@@ -179,9 +171,8 @@ func TestS4_RetryAfter(t *testing.T) {
 			maps := cache.For[*corev1.ConfigMap](c)
 			defer testkit.Start(t, c.Run)()
 			synctest.Wait()
-			if s := maps.State(); s.Phase != hook.Failing || !strings.Contains(s.Err.Error(), "slow down") {
-				t.Errorf("at once: %s", s)
-			}
+			testkit.Equal(t, maps.State().Phase, hook.Failing, "at once")
+			testkit.ErrorContains(t, maps.State().Err, "slow down", "at once")
 			time.Sleep(10*time.Minute + time.Second)
 			n := api.Count("", sim.ConfigMaps)
 			if asked < 0 {
@@ -259,9 +250,7 @@ func TestS4_Undecodable(t *testing.T) {
 					t.Errorf("got %s", s)
 				}
 				testkit.Equal(t, secrets.State().Phase, hook.Synced, "the other", secrets.State())
-				if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Data["data"] != "2" {
-					t.Errorf("got %v, %v", m, err)
-				}
+				testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Data["data"], "2")
 				if _, err := maps.Get(t.Context(), testkit.Key("broken")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "default/broken: it cannot be decoded: json") {
 					t.Errorf("got %v", err)
 				}
@@ -302,13 +291,9 @@ func TestS4_Pace(t *testing.T) {
 				maps := cache.For[*corev1.ConfigMap](c)
 				defer testkit.Start(t, c.Run)()
 				time.Sleep(10 * time.Minute)
-				if n := api.Count("", sim.ConfigMaps); n > 606 || n < 20 {
-					t.Errorf("%d requests in 10 minutes", n)
-				}
+				testkit.Between(t, api.Count("", sim.ConfigMaps), 20, 606)
 				api.Intercept(nil)
-				if took := synced(t, maps); took > time.Minute {
-					t.Errorf("synced %s after the trouble", took)
-				}
+				testkit.Between(t, synced(t, maps), 0, time.Minute)
 				time.Sleep(time.Minute)
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("b"))
 				synctest.Wait()
@@ -337,9 +322,7 @@ func TestBrokenStreaming(t *testing.T) {
 				testkit.Equal(t, synced(t, maps), 0, "synced after")
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("c"))
 				synctest.Wait()
-				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
-					t.Errorf("got %v, %v; want b and c", list, err)
-				}
+				testkit.Len(t, testkit.Must(maps.List(t.Context(), cache.ListOptions{})), 2)
 			})
 		})
 	}

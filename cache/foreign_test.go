@@ -230,13 +230,11 @@ func TestAdopt_WithoutACache(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(api.Config()), 0).Core().V1().ConfigMaps().Informer()
 		defer runs(informer)()
 		h := cache.Adopt[*corev1.ConfigMap](nil, informer, cache.AdoptOptions{})
-		if list, err := h.List(t.Context(), cache.ListOptions{Namespace: "default"}); err != nil || len(list) != 1 || h.Validate() != nil {
-			t.Errorf("got %v, %v, %v", list, err, h.Validate())
-		}
+		testkit.Len(t, testkit.Must(h.List(t.Context(), cache.ListOptions{Namespace: "default"})), 1)
+		testkit.Equal(t, h.Validate(), nil)
 		for obj, err := range h.Owned(t.Context(), "1", cache.ListOptions{}) {
-			if err != nil || obj.Name != "a" {
-				t.Errorf("got %v, %v", obj, err)
-			}
+			testkit.NoError(t, err)
+			testkit.Equal(t, obj.Name, "a")
 		}
 	})
 	informer := informers.NewSharedInformerFactory(nil, 0).Core().V1().Pods().Informer()

@@ -4,6 +4,7 @@
 package cache_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -143,9 +144,7 @@ func TestGeneric_SeveralHandles(t *testing.T) {
 			list := &corev1.ConfigMapList{}
 			err := c.List(t.Context(), list, cache.ListOptions{})
 			got := "a: " + get("a") + "; c: " + get("c") + "; all: " + short(err, string(rune('0'+len(list.Items))))
-			if !strings.HasPrefix(got, strings.TrimSpace(want)) {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			testkit.HasPrefix(t, got, strings.TrimSpace(want))
 		})
 	}
 }
@@ -196,9 +195,8 @@ func TestGeneric_BadInput(t *testing.T) {
 		"Secret has no handle; add one before the cache runs, with cache.For[*v1.Secret](c)": list(&corev1.SecretList{}),
 		"in the metadata form; add one before the cache runs, with cache.ForScope[*v1.Parti": list(ofKind(&metav1.PartialObjectMetadataList{}, "ConfigMapList")),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("got %v, want %s", err, want)
-		}
+		testkit.ErrorContains(t, err, want)
+		testkit.NotContains(t, fmt.Sprint(err), "\n")
 	}
 }
 

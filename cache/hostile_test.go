@@ -66,9 +66,8 @@ func TestS4_ATypeThatRefusesMetadata(t *testing.T) {
 		testkit.Equal(t, h.State().BrokenCount, 1, "before the delete", h.State())
 		api.Remove(widgets, "default", "odd")
 		synctest.Wait()
-		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 || h.State().Phase != hook.Synced {
-			t.Errorf("after the delete: %d objects, %v, %s", len(list), err, h.State())
-		}
+		testkit.Len(t, testkit.Must(h.List(t.Context(), cache.ListOptions{})), 1, "after the delete")
+		testkit.Equal(t, h.State().Phase, hook.Synced, "after the delete")
 	})
 }
 
@@ -142,9 +141,8 @@ func TestS4_ATransformThatExits(t *testing.T) {
 		})})
 		defer testkit.Start(t, c.Run)()
 		time.Sleep(time.Minute)
-		if s := h.State(); s.Phase != hook.Failing || s.Err == nil || !strings.Contains(s.Err.Error(), "a transform or a method UnmarshalJSON ended its goroutine") {
-			t.Errorf("%s, %d objects", s, s.Objects)
-		}
+		testkit.Equal(t, h.State().Phase, hook.Failing)
+		testkit.ErrorContains(t, h.State().Err, "a transform or a method UnmarshalJSON ended its goroutine")
 	})
 }
 
@@ -163,9 +161,8 @@ func TestP7_ATransformOfOwners(t *testing.T) {
 		h := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Slots: slots, SlotOwner: owners, Transform: cache.NewTransform("no owners", func(m *corev1.ConfigMap) { m.OwnerReferences = nil })})
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		if s := h.State(); s.Objects != 1 || !strings.Contains(s.String(), `the transform "no owners" changed the ownerReferences, which decide about the slot`) {
-			t.Errorf("%d objects, %s", s.Objects, s)
-		}
+		testkit.Equal(t, h.State().Objects, 1)
+		testkit.Contains(t, h.State().String(), `the transform "no owners" changed the ownerReferences, which decide about the slot`)
 		slots.Remove('a')
 		synctest.Wait()
 		testkit.Equal(t, h.State().Objects, 0, "after its slot has left: objects")

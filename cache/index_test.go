@@ -71,9 +71,7 @@ func testIndexOfFields[T cache.Object](t *testing.T, of sim.Resource, s cache.Sc
 			testkit.Equal(t, calls, step.calls, fmt.Sprintf("step %d", n))
 			testkit.Equal(t, seen, "default/a map[]", fmt.Sprintf("step %d", n))
 		}
-		if found, err := x.List(t.Context(), "one", cache.ListOptions{}); err != nil || len(found) != 0 {
-			t.Errorf("the value before: %v, %v", found, err)
-		}
+		testkit.Len(t, testkit.Must(x.List(t.Context(), "one", cache.ListOptions{})), 0, "the value before")
 	})
 }
 
@@ -97,14 +95,11 @@ func TestIndexBlocks(t *testing.T) {
 		synced(t, h)
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "two"))
 		synctest.Wait()
-		if found, err := x.List(t.Context(), "one", cache.ListOptions{}); err != nil || len(found) != 1 {
-			t.Errorf("during the update: %v, %v", found, err)
-		}
+		testkit.Len(t, testkit.Must(x.List(t.Context(), "one", cache.ListOptions{})), 1, "during the update")
 		close(blocks)
 		synctest.Wait()
-		if found, err := x.List(t.Context(), "two", cache.ListOptions{}); err != nil || len(found) != 1 || calls.Load() != 2 {
-			t.Errorf("after the update: %v, %v; %d calls", found, err, calls.Load())
-		}
+		testkit.Len(t, testkit.Must(x.List(t.Context(), "two", cache.ListOptions{})), 1, "after the update")
+		testkit.Equal(t, calls.Load(), 2, "after the update")
 	})
 }
 
@@ -127,9 +122,7 @@ func TestIndexOfAMemberThatReturns(t *testing.T) {
 		late := cache.NewIndex(h, "late", values)
 		set.Add("default")
 		for name, x := range map[string]*cache.Index[*corev1.ConfigMap]{"early": early, "late": late} {
-			if found, err := x.List(t.Context(), "one", cache.ListOptions{}); err != nil || len(found) != 1 {
-				t.Errorf("%s: %v, %v", name, found, err)
-			}
+			testkit.Len(t, testkit.Must(x.List(t.Context(), "one", cache.ListOptions{})), 1, name)
 		}
 	})
 }
@@ -145,9 +138,7 @@ func TestIndexOfFieldsThatAreNotEnough(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for kind, want := range map[string]int{"Widget": 1, "Gadget": 0} {
-			if found, err := x.List(t.Context(), kind, cache.ListOptions{}); err != nil || len(found) != want {
-				t.Errorf("%s: %v, %v", kind, found, err)
-			}
+			testkit.Len(t, testkit.Must(x.List(t.Context(), kind, cache.ListOptions{})), want, kind)
 		}
 	})
 }

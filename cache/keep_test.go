@@ -92,9 +92,7 @@ func TestTransform(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "secret"))
 		synctest.Wait()
 		for name, want := range map[string]int{"a": 0, "later": 0, "bad": 1} {
-			if m, err := maps.Get(t.Context(), testkit.Key(name)); err != nil || len(m.Data) != want {
-				t.Errorf("got %v, %v", m, err)
-			}
+			testkit.Len(t, testkit.Must(maps.Get(t.Context(), testkit.Key(name))).Data, want)
 		}
 		s := maps.State()
 		testkit.Equal(t, s.BrokenCount, 1)

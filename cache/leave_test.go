@@ -94,13 +94,9 @@ func TestScopeOfAll(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		for _, element := range []types.NamespacedName{{}, {Namespace: "default"}} {
 			set.Add(element)
-			if list, err := named.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 0 {
-				t.Errorf("%q is the name of %d objects, %v", element, len(list), err)
-			}
+			testkit.Len(t, testkit.Must(named.List(t.Context(), cache.ListOptions{})), 0)
 		}
-		if list, err := all.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 {
-			t.Errorf("all namespaces, and one of them, have %d objects, %v", len(list), err)
-		}
+		testkit.Len(t, testkit.Must(all.List(t.Context(), cache.ListOptions{})), 1)
 	})
 }
 

@@ -36,9 +36,8 @@ func TestMutationDetector(t *testing.T) {
 			child := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestMutationDetector_Reader$", "-test.count=1")
 			child.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=true", mutationReader+"="+reader)
 			out, err := child.CombinedOutput()
-			if altered := strings.Contains(string(out), "ALTERED"); altered != found || (err != nil) != found {
-				t.Errorf("the detector found a change: %t, want %t; the process ended with %v:\n%.2000s", altered, found, err, out)
-			}
+			testkit.Equal(t, strings.Contains(string(out), "ALTERED"), found, "the detector found a change")
+			testkit.Equal(t, err != nil, found, "the detector found a change")
 		})
 	}
 }

@@ -123,9 +123,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				defer testkit.Start(t, c.Run)()
 				if !late {
 					testkit.Equal(t, testkit.Err(meta.Get(ctx, types.NamespacedName{Name: "w"})), nil)
-					if list, err := raw.List(ctx, cache.ListOptions{}); err != nil || len(list) != 1 {
-						t.Errorf("%d objects, %v", len(list), err)
-					}
+					testkit.Len(t, testkit.Must(raw.List(ctx, cache.ListOptions{})), 1)
 				} else {
 					time.Sleep(10 * time.Second)
 					testkit.ErrorContains(t, testkit.Err(raw.Get(ctx, types.NamespacedName{Name: "w"})), "does not serve Widget")
@@ -138,9 +136,7 @@ func TestS11_ClusterScopedKinds(t *testing.T) {
 				testkit.Equal(t, names(t, namespaces)+names(t, raw), "/default /kube-node-lease /kube-public /kube-system /z/w")
 				testkit.Equal(t, asked(api, sim.Namespaces)+asked(api, clusterScoped), "**", "requests in")
 				synctest.Wait() // until the informers that left are released
-				if n := len(c.States()); n != 3 {
-					t.Errorf("%d informers: %v", n, c.States())
-				}
+				testkit.Len(t, c.States(), 3)
 				for _, phase := range strings.Split(told.take(), ", ") {
 					testkit.NotEqual(t, phase, string(hook.Failing), "an informer that was not needed failed")
 				}
@@ -175,9 +171,7 @@ func TestS11_ReturnsInAnotherScope(t *testing.T) {
 			return api.Requests()[before:]
 		}
 		requests := become(widgets, widget("n", int64(1)))
-		if got := names(t, raw); got != "default/n" {
-			t.Errorf("got %s; %s", got, raw.State())
-		}
+		testkit.Equal(t, names(t, raw), "default/n")
 		for _, r := range requests {
 			if r.Resource.Resource == widgets.Name && r.Namespace != "default" {
 				t.Errorf("%s of all namespaces", r.Verb)
@@ -187,9 +181,7 @@ func TestS11_ReturnsInAnotherScope(t *testing.T) {
 			t.Errorf("events: %s", got)
 		}
 		become(clusterScoped, clusterWidget("w"))
-		if got := names(t, raw); got != "/w" {
-			t.Errorf("got %s; %s", got, raw.State())
-		}
+		testkit.Equal(t, names(t, raw), "/w")
 		if got := e.take(); got != "missed n, add w" && got != "add w, missed n" {
 			t.Errorf("events: %s", got)
 		}
@@ -230,9 +222,7 @@ func TestOptions_ScopeWins(t *testing.T) {
 			if err != nil || len(list) == 0 {
 				t.Fatalf("%s: %d objects, %v", want, len(list), err)
 			}
-			if got := names(t, h) + " by " + list[0].Data["by"] + " every " + h.Resync().String(); !strings.HasPrefix(got, want) {
-				t.Errorf("got %s, want %s", got, want)
-			}
+			testkit.HasPrefix(t, names(t, h)+" by "+list[0].Data["by"]+" every "+h.Resync().String(), want)
 			h.Release()
 		}
 		secrets := cache.For[*corev1.Secret](c) // the transform is for another type
@@ -276,9 +266,8 @@ func TestOptions_Invalid(t *testing.T) {
 		maps := cache.For[*corev1.ConfigMap](c)
 		want = strings.ReplaceAll(want, "  ", " ") // a key of its own
 		for _, err := range []error{o.Validate(), c.Validate(), c.Run(t.Context())} {
-			if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want %s", err, want)
-			}
+			testkit.HasPrefix(t, fmt.Sprint(err), want)
+			testkit.NotContains(t, fmt.Sprint(err), "\n")
 		}
 		maps.Release()
 	}
@@ -313,9 +302,8 @@ func TestInformer_OneNamespace(t *testing.T) {
 			t.Fatal("there is no informer")
 		}
 		set.Add("b")
-		if informerOf(maps) != nil || informerOf(cache.For[*corev1.Namespace](c)) == nil {
-			t.Error("the informer is one of several")
-		}
+		testkit.Equal(t, informerOf(maps), nil, "the informer is one of several")
+		testkit.NotEqual(t, informerOf(cache.For[*corev1.Namespace](c)), nil, "the informer is one of several")
 		set.Replace()
 		testkit.Equal(t, informerOf(maps), nil, "there is no namespace, but an informer")
 		set.Add("b")

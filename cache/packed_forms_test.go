@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -74,10 +73,9 @@ func TestPacked_Transform(t *testing.T) {
 				t.Errorf("%s: got %v, %v", name, m, err)
 			}
 		}
-		if s := maps.State(); s.BrokenCount != 2 || !strings.Contains(fmt.Sprint(s.Broken), `default/panic: the transform "odd" failed: panic: oops`) ||
-			!strings.Contains(fmt.Sprint(s.Broken), `default/renamed: the transform "odd" failed: it changed`) {
-			t.Errorf("got %s", s.Broken)
-		}
+		testkit.Equal(t, maps.State().BrokenCount, 2)
+		testkit.Contains(t, fmt.Sprint(maps.State().Broken), `default/panic: the transform "odd" failed: panic: oops`)
+		testkit.Contains(t, fmt.Sprint(maps.State().Broken), `default/renamed: the transform "odd" failed: it changed`)
 		good, err := loose.Get(t.Context(), testkit.Key("good"))
 		if err != nil || good.Object["added"] != int64(7) || good.Object["size"] != nil {
 			t.Errorf("got %v, %v", good, err)
@@ -88,9 +86,8 @@ func TestPacked_Transform(t *testing.T) {
 				t.Errorf("got %v, %v", u, err)
 			}
 		}
-		if s := loose.State(); s.BrokenCount != 2 || strings.Count(fmt.Sprint(s.Broken), `the result of the transform "loose" cannot be encoded`) != 2 {
-			t.Errorf("got %s", s.Broken)
-		}
+		testkit.Equal(t, loose.State().BrokenCount, 2)
+		testkit.Count(t, fmt.Sprint(loose.State().Broken), `the result of the transform "loose" cannot be encoded`, 2)
 	})
 }
 
@@ -308,9 +305,8 @@ func TestPacked_CacheReads(t *testing.T) {
 			t.Errorf("got %v, %v", w, err)
 		}
 		before := w
-		if err := c.Get(ctx, testkit.Key("odd"), &w); err == nil || !reflect.DeepEqual(w, before) {
-			t.Errorf("got %v, %v", w, err)
-		}
+		testkit.NotEqual(t, c.Get(ctx, testkit.Key("odd"), &w), nil)
+		testkit.DeepEqual(t, w, before)
 		var list WidgetList
 		if err := c.List(ctx, &list, cache.ListOptions{}); len(leftOut(err)) != 1 || len(list.Items) != 1 || list.Items[0].Name != "a" {
 			t.Errorf("got %v, %v", list, err)
@@ -318,9 +314,8 @@ func TestPacked_CacheReads(t *testing.T) {
 		u, all := &unstructured.Unstructured{}, &unstructured.UnstructuredList{}
 		u.SetGroupVersionKind(widgetKind)
 		all.SetGroupVersionKind(widgetKind.GroupVersion().WithKind("WidgetList"))
-		if err := c.Get(ctx, testkit.Key("odd"), u); err != nil || u.Object["size"] != "large" {
-			t.Errorf("got %v, %v", u, err)
-		}
+		testkit.NoError(t, c.Get(ctx, testkit.Key("odd"), u))
+		testkit.Equal(t, u.Object["size"], "large")
 		if err := c.List(ctx, all, cache.ListOptions{}); err != nil || len(all.Items) != 2 || all.Items[0].GetKind() != "Widget" {
 			t.Errorf("got %v, %v", all, err)
 		}
@@ -348,9 +343,8 @@ func TestPacked_Decodes(t *testing.T) {
 		for range h.Owned(t.Context(), types.UID("owner"), cache.ListOptions{}) {
 		}
 		testkit.Equal(t, h.State().Decodes, 11, "decodes for a Get and ten reads by owner")
-		if list, err := h.List(t.Context(), cache.ListOptions{Limit: 3}); err != nil || len(list) != 3 || h.State().Decodes != 14 {
-			t.Errorf("%d objects, %d decodes, %v", len(list), h.State().Decodes, err)
-		}
+		testkit.Len(t, testkit.Must(h.List(t.Context(), cache.ListOptions{Limit: 3})), 3)
+		testkit.Equal(t, h.State().Decodes, 14)
 	})
 }
 

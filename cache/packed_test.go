@@ -265,9 +265,8 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 			synctest.Wait()
 			testkit.Equal(t, e.take(), event, "the subscription got")
 			list, err := h.List(t.Context(), cache.ListOptions{})
-			if len(leftOut(err)) != left || len(list) != valid {
-				t.Errorf("got %v, %v", list, err)
-			}
+			testkit.Len(t, leftOut(err), left)
+			testkit.Len(t, list, valid)
 			for _, err := range h.All(t.Context(), cache.ListOptions{}) {
 				if err == nil {
 					valid--
@@ -279,15 +278,12 @@ func TestF1_S4_OneUndecodable_Packed(t *testing.T) {
 			t.Helper()
 			_, err := h.Get(t.Context(), testkit.Key("odd"))
 			const why = "it cannot be decoded: json: cannot unmarshal string"
-			if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "get Widget default/odd: "+why) {
-				t.Errorf("got %v", err)
-			}
+			testkit.Equal(t, apierrors.IsNotFound(err), false)
+			testkit.ErrorContains(t, err, "get Widget default/odd: "+why)
 			if s := h.State(); s.BrokenCount != 1 || !strings.HasPrefix(s.Broken[0], "default/odd: "+why) || s.Phase != hook.Synced {
 				t.Errorf("got %s", s)
 			}
-			if got := told.take(); !strings.HasPrefix(got, "Widget.v1.test.dev default/odd: "+why) {
-				t.Errorf("the hook was told: %s", got)
-			}
+			testkit.HasPrefix(t, told.take(), "Widget.v1.test.dev default/odd: "+why, "the hook was told")
 		}
 		reads(1, 1, "add even")
 		bad()

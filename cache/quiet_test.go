@@ -63,9 +63,8 @@ func TestS4_QuietAndMute(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synced(t, maps)
 		time.Sleep(4 * time.Minute)
-		if s := maps.State(); s.Quiet != 0 || s.Watches != 1 {
-			t.Errorf("with bookmarks: %d quiet of %d", s.Quiet, s.Watches)
-		}
+		testkit.Equal(t, maps.State().Quiet, 0, "with bookmarks")
+		testkit.Equal(t, maps.State().Watches, 1, "with bookmarks")
 		events.take()
 		mute := make(chan struct{})
 		api.Intercept(onWatch(func(r *sim.Request) (*http.Response, error) {

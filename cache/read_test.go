@@ -119,9 +119,8 @@ func TestS9_ReadSaysWhy(t *testing.T) {
 		}
 		api.Intercept(nil)
 		testkit.Equal(t, <-waited, nil)
-		if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Name != "a" || maps.Stale() != nil {
-			t.Errorf("got %v, %v, %v", m, err, maps.Stale())
-		}
+		testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Name, "a")
+		testkit.Equal(t, maps.Stale(), nil)
 	})
 }
 
@@ -140,9 +139,7 @@ func TestS9_LastKnownState(t *testing.T) {
 		time.Sleep(time.Minute)
 		for _, want := range []string{"failing", "stopped"} {
 			testkit.ErrorContains(t, maps.Stale(), want)
-			if m, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || m.Name != "a" {
-				t.Errorf("the last known state: %v, %v", m, err)
-			}
+			testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Name, "a", "the last known state")
 			stop()
 		}
 	})
@@ -189,18 +186,15 @@ func TestReads(t *testing.T) {
 		if m, err := maps.Get(ctx, testkit.Key("a")); err != nil || m.Data["data"] != "a" || m.Labels["name"] != "a" {
 			t.Errorf("a copy reached the store: %v, %v", m, err)
 		}
-		if n, err := namespaces.Get(ctx, types.NamespacedName{Name: "default"}); err != nil || n.Name != "default" {
-			t.Errorf("got %v, %v", n, err)
-		}
+		testkit.Equal(t, testkit.Must(namespaces.Get(ctx, types.NamespacedName{Name: "default"})).Name, "default")
 		for what, err := range map[string]error{
 			`configmaps "none" not found`:                                                            second(maps.Get(ctx, testkit.Key("none"))),
 			"get ConfigMap a: ConfigMap is a namespaced kind: name the namespace":                    second(maps.Get(ctx, types.NamespacedName{Name: "a"})),
 			`get Namespace default/a: Namespace is a cluster-scoped kind: leave the namespace empty`: second(namespaces.Get(ctx, testkit.Key("a"))),
 			`list Namespace: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
 		} {
-			if err == nil || !strings.Contains(err.Error(), what) || apierrors.IsNotFound(err) != strings.HasSuffix(what, "not found") {
-				t.Errorf("got %v, want %s", err, what)
-			}
+			testkit.ErrorContains(t, err, what)
+			testkit.Equal(t, apierrors.IsNotFound(err), strings.HasSuffix(what, "not found"))
 		}
 	})
 }
@@ -211,9 +205,8 @@ func TestHandle(t *testing.T) {
 	api := sim.NewServer(sim.ConfigMaps, sim.Namespaces)
 	c, _ := newCache(t, api)
 	maps := cache.For[*corev1.ConfigMap](c)
-	if got := maps.String(); got != "ConfigMap.v1" || maps.GroupVersionKind().Kind != "ConfigMap" {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, maps.String(), "ConfigMap.v1")
+	testkit.Equal(t, maps.GroupVersionKind().Kind, "ConfigMap")
 	if _, err := maps.Namespaced(); !errors.Is(err, cache.ErrNotSynced) || !strings.Contains(err.Error(), "not known yet") {
 		t.Errorf("before anybody asked: %v", err)
 	}
@@ -221,12 +214,8 @@ func TestHandle(t *testing.T) {
 	defer testkit.Start(t, c.Run)()
 	synced(t, maps)
 	synced(t, namespaces)
-	if yes, err := maps.Namespaced(); !yes || err != nil {
-		t.Errorf("config maps are namespaced: %v, %v", yes, err)
-	}
-	if yes, err := namespaces.Namespaced(); yes || err != nil {
-		t.Errorf("namespaces are namespaced: %v, %v", yes, err)
-	}
+	testkit.Equal(t, testkit.Must(maps.Namespaced()), true, "config maps are namespaced")
+	testkit.Equal(t, testkit.Must(namespaces.Namespaced()), false, "namespaces are namespaced")
 	m := testkit.ConfigMap("a")
 	m.UID = "uid"
 	r := maps.OwnerRef(m)
@@ -264,9 +253,7 @@ func TestValidate(t *testing.T) {
 		{notAPointer.WaitForSync(ctx), second(notAPointer.Get(ctx, testkit.Key("a"))), second(notAPointer.List(ctx, cache.ListOptions{})), second(notAPointer.Namespaced()), notAPointer.State().Err},
 	} {
 		for _, err := range errs {
-			if err == nil || !strings.Contains(err.Error(), wants[i]) {
-				t.Errorf("%v lacks %q", err, wants[i])
-			}
+			testkit.ErrorContains(t, err, wants[i])
 		}
 	}
 	testkit.Equal(t, len(api.Requests()), 0)

@@ -6,7 +6,6 @@ package cache_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,13 +96,9 @@ func TestS2_Expired(t *testing.T) {
 				// The order differs: lists have none, and missed deletes come last or first.
 				got := events.take()
 				for _, want := range []string{"missed a", "update b", "add d"} {
-					if !strings.Contains(got, want) {
-						t.Errorf("%s lacks %s", got, want)
-					}
+					testkit.Contains(t, got, want)
 				}
-				if b, err := maps.Get(t.Context(), testkit.Key("b")); err != nil || b.UID == before {
-					t.Errorf("got %v, %v", b, err)
-				}
+				testkit.NotEqual(t, testkit.Must(maps.Get(t.Context(), testkit.Key("b"))).UID, before)
 				testkit.Equal(t, told.take(), "failing, synced", "the hook was told")
 			})
 		})
@@ -140,9 +135,7 @@ func TestS2_TooLargeVersion(t *testing.T) {
 				})
 				newer.CutWatches()
 				time.Sleep(10 * time.Second)
-				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 1 {
-					t.Errorf("got %v, %v", list, err)
-				}
+				testkit.Len(t, testkit.Must(maps.List(t.Context(), cache.ListOptions{})), 1)
 			})
 		})
 	}
@@ -170,9 +163,7 @@ func TestS2_AnotherServer(t *testing.T) {
 		time.Sleep(time.Minute)
 		before.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Forward(after) })
 		time.Sleep(5 * time.Second)
-		if list, err := deployments.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 3 {
-			t.Errorf("got %v, %v", list, err)
-		}
+		testkit.Len(t, testkit.Must(deployments.List(t.Context(), cache.ListOptions{})), 3)
 		testkit.Contains(t, events.take(), "missed a")
 	})
 }
@@ -199,9 +190,8 @@ func TestS5_Removed(t *testing.T) {
 				}
 				api.Withdraw(sim.Deployments)
 				time.Sleep(away)
-				if s := deployments.State(); s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) {
-					t.Errorf("got %s", s)
-				}
+				testkit.Equal(t, deployments.State().Phase, hook.Waiting)
+				testkit.ErrorSatisfies(t, deployments.State().Err, meta.IsNoMatchError)
 				testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), testkit.Key("a"))), nil, "the last known state")
 				testkit.Equal(t, maps.State().Phase, hook.Synced, "the other", maps.State())
 				api.Serve(sim.Deployments)
@@ -272,8 +262,6 @@ func TestS5_ReturnsInAnotherScope(t *testing.T) {
 		api.Put(everywhere, d)
 		time.Sleep(5 * time.Second)
 		testkit.Equal(t, testkit.Err(deployments.Get(t.Context(), types.NamespacedName{Name: "a"})), nil)
-		if namespaced, err := deployments.Namespaced(); namespaced || err != nil {
-			t.Errorf("namespaced: %v, %v", namespaced, err)
-		}
+		testkit.Equal(t, testkit.Must(deployments.Namespaced()), false, "namespaced")
 	})
 }

@@ -134,9 +134,7 @@ func TestS2_S9_ARestoredAPIServer(t *testing.T) {
 					events.take()
 					how.restore(api, backup)
 					time.Sleep(how.within)
-					if got := contents(t, maps); !strings.HasPrefix(got, "changed=old deleted=old same=old") {
-						t.Errorf("has %s: %s", got, maps.State())
-					}
+					testkit.HasPrefix(t, contents(t, maps), "changed=old deleted=old same=old")
 					testkit.NotEqual(t, testkit.Err(metas.Get(t.Context(), testkit.Key("created"))), nil, "the metadata of an object that does not exist")
 					testkit.NotEqual(t, testkit.Err(secrets.Get(t.Context(), testkit.Key("s"))), nil, "a Secret that does not exist")
 					got := events.take()
@@ -189,9 +187,8 @@ func TestS9_StaleWhileRestored(t *testing.T) {
 		err := errors.Join(maps.Stale(), secrets.Stale())
 		testkit.ErrorContains(t, err, "was restored from a backup", "Stale returns")
 		time.Sleep(20 * time.Second)
-		if maps.Stale() != nil || secrets.Stale() != nil {
-			t.Errorf("got %v, %v", maps.Stale(), secrets.Stale())
-		}
+		testkit.Equal(t, maps.Stale(), nil)
+		testkit.Equal(t, secrets.Stale(), nil)
 	})
 }
 
@@ -270,12 +267,8 @@ func TestS2_AReplacedCluster(t *testing.T) {
 				replaced.Store(true)
 				api.CutWatches()
 				time.Sleep(20 * time.Second)
-				if got := contents(t, maps); got != "b=other" {
-					t.Errorf("has %s: %s", got, maps.State())
-				}
-				if expired == (told.count() == 1) {
-					t.Errorf("the hook was told %d times", told.count())
-				}
+				testkit.Equal(t, contents(t, maps), "b=other")
+				testkit.NotEqual(t, expired, told.count() == 1)
 			})
 		})
 	}
@@ -328,9 +321,8 @@ func TestS2_RestoredWhileEventsFlow(t *testing.T) {
 			testkit.NoError(t, testkit.Err(events.Write(data)))
 		}
 		time.Sleep(time.Minute + 20*time.Second)
-		if got := contents(t, maps); got != "a=8 b=19" || told.count() != 1 {
-			t.Errorf("has %s after %d restores: %s", got, told.count(), maps.State())
-		}
+		testkit.Equal(t, contents(t, maps), "a=8 b=19")
+		testkit.Equal(t, told.count(), 1)
 		_ = events.Close()
 	})
 }

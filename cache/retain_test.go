@@ -187,9 +187,8 @@ func TestF4_PlainList(t *testing.T) {
 		if extra := liveBytes() - before; extra > mostExtra {
 			t.Errorf("the cache keeps %d bytes before the end of the list", extra)
 		}
-		if n := api.Count("list", nodes); n != 1 || h.Stale() == nil {
-			t.Errorf("%d lists; %s", n, h.State())
-		}
+		testkit.Equal(t, api.Count("list", nodes), 1)
+		testkit.NotEqual(t, h.Stale(), nil)
 		runtime.KeepAlive(body)
 	})
 }

@@ -65,18 +65,16 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		synced(t, maps)
 		synced(t, other)
 		testkit.NoError(t, seen.WaitForSync(t.Context()))
-		if got := names(t, maps); got != "a/x b/x" || api.Watches() != 3 {
-			t.Errorf("%s, and %d watches", got, api.Watches())
-		}
+		testkit.Equal(t, names(t, maps), "a/x b/x")
+		testkit.Equal(t, api.Watches(), 3)
 		testkit.Equal(t, e.take(), "add x, add x")
 		set.Replace("b", "c")
 		synctest.Wait()
 		if got := e.take(); got != "missed x, add x" && got != "add x, missed x" {
 			t.Errorf("got %s", got)
 		}
-		if got := names(t, maps); got != "b/x c/x" || api.Watches() != 2 {
-			t.Errorf("%s, and %d watches", got, api.Watches())
-		}
+		testkit.Equal(t, names(t, maps), "b/x c/x")
+		testkit.Equal(t, api.Watches(), 2)
 		if _, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"}); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "outside the scope") {
 			t.Errorf("what left the scope: %v", err)
 		}
@@ -88,9 +86,7 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		}
 		set.Add("a")
 		synced(t, maps)
-		if m, err := maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"}); err != nil || m.Namespace != "a" {
-			t.Errorf("what came back: %v, %v", m, err)
-		}
+		testkit.Equal(t, testkit.Must(maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"})).Namespace, "a", "what came back")
 		seen.Close()
 	})
 }
@@ -209,9 +205,8 @@ func TestScopeBad(t *testing.T) {
 		namespaces := cache.ForScope[*corev1.Namespace](c, cache.Scope{Namespaces: cache.NewSet("a")})
 		defer testkit.Start(t, c.Run)()
 		testkit.NoError(t, namespaces.Settled(t.Context()))
-		if s := namespaces.State(); s.Phase != hook.Failing || !strings.Contains(s.String(), "Namespace is a cluster-scoped kind: its cache.Scope must not have a namespace") {
-			t.Errorf("got %s", s)
-		}
+		testkit.Equal(t, namespaces.State().Phase, hook.Failing)
+		testkit.Contains(t, namespaces.State().String(), "Namespace is a cluster-scoped kind: its cache.Scope must not have a namespace")
 	})
 }
 
@@ -331,9 +326,7 @@ func TestS5_OneQuestion(t *testing.T) {
 			return n
 		}
 		time.Sleep(time.Minute)
-		if n := questions(); n < 15 || n > 16 {
-			t.Errorf("asked %d times in a minute", n)
-		}
+		testkit.Between(t, questions(), 15, 16, "in a minute")
 		before := questions()
 		api.Serve(sim.Deployments)
 		for _, h := range handles {
@@ -343,9 +336,7 @@ func TestS5_OneQuestion(t *testing.T) {
 		api.Withdraw(sim.Deployments)
 		before = questions()
 		time.Sleep(time.Minute)
-		if n := questions() - before; n > 16 {
-			t.Errorf("asked %d times in the minute after it had gone", n)
-		}
+		testkit.Between(t, questions()-before, 0, 16, "in the minute after it had gone")
 	})
 }
 
@@ -363,9 +354,8 @@ func TestS4_Settled(t *testing.T) {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := maps.Settled(ctx); err != nil || time.Since(begin) != 30*time.Second {
-			t.Errorf("an API server that does not answer: %v after %s", err, time.Since(begin))
-		}
+		testkit.NoError(t, maps.Settled(ctx), "an API server that does not answer")
+		testkit.Equal(t, time.Since(begin), 30*time.Second, "an API server that does not answer")
 		maps.Release()
 	})
 }
@@ -403,9 +393,8 @@ func TestScopeNothing(t *testing.T) {
 		}
 		none.Add("default")
 		some := cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("default", "other", "NO NAME")})
-		if got := names(t, some); got != "default/a other/a" || some.Stale() == nil {
-			t.Errorf("got %s", got)
-		}
+		testkit.Equal(t, names(t, some), "default/a other/a")
+		testkit.NotEqual(t, some.Stale(), nil)
 		for want, h := range map[string]*cache.Handle[*corev1.ConfigMap]{
 			"ConfigMap.v1 (namespace default)":         cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: &none}),
 			"ConfigMap.v1 (4 namespaces)":              cache.ForScope[*corev1.ConfigMap](c, cache.Scope{Namespaces: cache.NewSet("a", "b", "c", "d")}),

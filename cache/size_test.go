@@ -54,9 +54,7 @@ func TestScrape_CountsManyObjectsOnceAMinute(t *testing.T) {
 			t.Helper()
 			s := scrape()["packed"]
 			testkit.Equal(t, s.Objects, want, "a scrape counts objects")
-			if each := s.Bytes / int64(s.Objects); each < 50 || each > 500 {
-				t.Errorf("%d bytes for %d objects", s.Bytes, s.Objects)
-			}
+			testkit.Between(t, s.Bytes/int64(s.Objects), 50, 500)
 		}
 		objects(first)
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "1"))
@@ -108,9 +106,7 @@ func TestState_OfSeveralInformers(t *testing.T) {
 		})
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
-		if list, err := h.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
-			t.Errorf("got %v, %v", list, err)
-		}
+		testkit.Len(t, testkit.Must(h.List(t.Context(), cache.ListOptions{})), 2)
 		s := h.State()
 		if s.Storage != "packed" || s.Decodes != 2 || s.Objects != 2 || s.Selection != "labels app=web" || s.Scope != "labels app=web, namespaces a b" {
 			t.Errorf("got %+v", s)

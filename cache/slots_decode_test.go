@@ -59,9 +59,8 @@ func decodes[T cache.Object](t *testing.T, a answer, s cache.Scope, kind sim.Res
 		expect := func(when string, want int64) {
 			t.Helper()
 			synctest.Wait()
-			if s := h.State(); s.Decodes != want || s.Objects != 8 {
-				t.Errorf("%s: %d decodes, %d objects; want %d and 8", when, s.Decodes, s.Objects, want)
-			}
+			testkit.Equal(t, h.State().Decodes, want, when)
+			testkit.Equal(t, h.State().Objects, 8, when)
 		}
 		foreign := func() {
 			each("cdefghij", func(name string) {

@@ -639,25 +639,17 @@ func TestP7_Behind(t *testing.T) {
 			}
 		}
 		ours, foreign := write("a1"), write("b1")
-		if missing, err := d.Behind(foreign); missing != nil || err != nil {
-			s.Errorf("foreign: %v, %v", missing, err)
-		}
-		if missing, err := d.Behind(ours); missing == nil || err != nil {
-			s.Errorf("ours: %v, %v", missing, err)
-		}
+		testkit.Equal(s, testkit.Must(d.Behind(foreign)), nil, "foreign")
+		testkit.NotEqual(s, testkit.Must(d.Behind(ours)), nil, "ours")
 		closed := s.gate.close(&s.gate.lists)
 		s.add("b")
 		synctest.Wait()
-		if missing, err := d.Behind(foreign); missing == nil || err != nil {
-			s.Errorf("its slot joins: %v, %v", missing, err)
-		}
+		testkit.NotEqual(s, testkit.Must(d.Behind(foreign)), nil, "its slot joins")
 		open()
 		closed()
 		s.wait()
 		for _, w := range []consistency.Write{ours, foreign} {
-			if missing, err := d.Behind(w); missing != nil || err != nil {
-				s.Errorf("%s: %v, %v", w.Name, missing, err)
-			}
+			testkit.Equal(s, testkit.Must(d.Behind(w)), nil, w.Name)
 		}
 		// The version of a dropped event shows soon, for deletions at that version.
 		gone := write("c1")
@@ -665,8 +657,6 @@ func TestP7_Behind(t *testing.T) {
 		last := ours
 		last.Gone, last.ResourceVersion = true, gone.ResourceVersion
 		time.Sleep(time.Second)
-		if missing, err := d.Behind(last); missing != nil || err != nil {
-			s.Errorf("the deletion: %v, %v", missing, err)
-		}
+		testkit.Equal(s, testkit.Must(d.Behind(last)), nil, "the deletion")
 	})
 }

@@ -31,9 +31,7 @@ func TestDefaultStorage(t *testing.T) {
 		"decoded": {cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: widgetKind}).State, cache.For[*Widget](c).State},
 	} {
 		for _, state := range of {
-			if s := state(); s.Storage != want {
-				t.Errorf("%s is %s by default, not %s", s, s.Storage, want)
-			}
+			testkit.Equal(t, state().Storage, want)
 		}
 	}
 }

@@ -38,9 +38,8 @@ func TestC6_Unclear(t *testing.T) {
 		why := func(w consistency.Write, want string) {
 			t.Helper()
 			missing, err := d.Behind(w)
-			if missing != nil || err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, %v; want %q", missing, err, want)
-			}
+			testkit.Equal(t, missing, nil)
+			testkit.ErrorContains(t, err, want)
 		}
 		waits := func(w consistency.Write, want string) {
 			t.Helper()
@@ -194,9 +193,7 @@ func TestC6_Relisted(t *testing.T) {
 				api.Expire()
 				api.Intercept(a)
 				time.Sleep(time.Minute)
-				if !d.Relisted(w) {
-					t.Errorf("listed anew: %s", h.State())
-				}
+				testkit.Equal(t, d.Relisted(w), true, "listed anew")
 				w.ResourceVersion = ""
 				elsewhere := w
 				elsewhere.Resource.Resource = "secrets"

@@ -70,9 +70,7 @@ func TestS2_S9_ARestoreOfUndecodableObjects(t *testing.T) {
 				}
 				api.Put(widgets, owned("a", 7, "red", "owner"))
 				time.Sleep(time.Second)
-				if w, err := h.Get(t.Context(), testkit.Key("a")); err != nil || fmt.Sprint(w.Size) != "7" {
-					t.Errorf("later, Get returns %v", err)
-				}
+				testkit.Equal(t, fmt.Sprint(testkit.Must(h.Get(t.Context(), testkit.Key("a"))).Size), "7")
 			})
 		})
 	}

@@ -163,19 +163,14 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 					t.Errorf("%s: got %q, %v; want %q, and %q left out", name, namesOf(list), err, good, bad)
 				}
 				for _, o := range []cache.ListOptions{{Namespace: "far"}, {Labels: blue}} {
-					if list, err := read(t, o); err != nil || len(list) != 1 {
-						t.Errorf("%s of another selection: got %q, %v", name, namesOf(list), err)
-					}
+					testkit.Len(t, testkit.Must(read(t, o)), 1, fmt.Sprintf("%s of another selection", name))
 				}
 			}
-			if list, err := client.Collect(h.Owned(t.Context(), "other", cache.ListOptions{})); err != nil || list != nil {
-				t.Errorf("of another owner: got %v, %v", list, err)
-			}
+			testkit.DeepEqual(t, testkit.Must(client.Collect(h.Owned(t.Context(), "other", cache.ListOptions{}))), []*Widget(nil), "of another owner")
 			for _, name := range bad {
 				_, err := h.Get(t.Context(), testkit.Key(name))
-				if got := leftOut(err); !slices.Equal(got, []string{name}) || !strings.HasPrefix(err.Error(), "get Widget default/"+name+": it cannot be decoded: json: ") {
-					t.Errorf("Get: %v", err)
-				}
+				testkit.SlicesEqual(t, leftOut(err), []string{name}, "Get")
+				testkit.HasPrefix(t, fmt.Sprint(err), "get Widget default/"+name+": it cannot be decoded: json: ", "Get")
 			}
 			testkit.Equal(t, h.State().BrokenCount, len(bad), h.State())
 			testkit.Equal(t, h.Stale(), nil)
@@ -234,18 +229,14 @@ func TestS9_ErrorUntilStored(t *testing.T) {
 			if list, err := h.List(t.Context(), cache.ListOptions{}); len(list) != 0 || !slices.Equal(leftOut(err), []string{"odd"}) {
 				t.Errorf("got %q, %v", namesOf(list), err)
 			}
-			if _, err := h.Get(t.Context(), testkit.Key("odd")); len(leftOut(err)) != 1 {
-				t.Errorf("got %v", err)
-			}
+			testkit.Len(t, leftOut(testkit.Err(h.Get(t.Context(), testkit.Key("odd")))), 1)
 		}
 		wantOdd()
 		api.Put(widgets, widget("odd", int64(5)))
 		wantOdd()
 		close(block)
 		synctest.Wait()
-		if list, err := h.List(t.Context(), cache.ListOptions{}); len(list) != 1 || err != nil {
-			t.Errorf("got %q, %v", namesOf(list), err)
-		}
+		testkit.Len(t, testkit.Must(h.List(t.Context(), cache.ListOptions{})), 1)
 	})
 }
 
@@ -330,12 +321,8 @@ func TestS9_UndecodableOfAnotherCache(t *testing.T) {
 				t.Errorf("%s: got %q, %v", name, namesOf(list), err)
 			}
 		}
-		if _, err := adopted.Get(t.Context(), testkit.Key("odd")); len(leftOut(err)) != 1 {
-			t.Errorf("got %v", err)
-		}
-		if w, err := adopted.Get(t.Context(), testkit.Key("even")); err != nil || w.Size != 1 {
-			t.Errorf("got %v, %v", w, err)
-		}
+		testkit.Len(t, leftOut(testkit.Err(adopted.Get(t.Context(), testkit.Key("odd")))), 1)
+		testkit.Equal(t, testkit.Must(adopted.Get(t.Context(), testkit.Key("even"))).Size, 1)
 	})
 }
 
@@ -358,9 +345,7 @@ func TestS9_UndecodableInSlots(t *testing.T) {
 		check := func(bad ...string) {
 			t.Helper()
 			synctest.Wait()
-			if _, err := h.List(t.Context(), cache.ListOptions{}); !slices.Equal(leftOut(err), bad) {
-				t.Errorf("got %v, want %q", err, bad)
-			}
+			testkit.SlicesEqual(t, leftOut(testkit.Err(h.List(t.Context(), cache.ListOptions{}))), bad)
 		}
 		check("a-odd")
 		slots.Add(1)

@@ -161,12 +161,8 @@ func TestS4_AStreamedListThatNeverEnds(t *testing.T) {
 					t.Fatalf("after %s: %s", took, maps.State())
 					return took
 				}
-				if took := synced(); took > c.most {
-					t.Errorf("synced after %s, want at most %s", took, c.most)
-				}
-				if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != api.Stored(sim.ConfigMaps) {
-					t.Errorf("got %d objects and %v, want %d", len(list), err, api.Stored(sim.ConfigMaps))
-				}
+				testkit.Between(t, synced(), 0, c.most)
+				testkit.Len(t, testkit.Must(maps.List(t.Context(), cache.ListOptions{})), api.Stored(sim.ConfigMaps))
 				if reason := told.reasons(); len(reason) != 1 || !strings.Contains(reason[0], "has not announced its end") {
 					t.Errorf("the hook was told %q", reason)
 				}
@@ -176,9 +172,8 @@ func TestS4_AStreamedListThatNeverEnds(t *testing.T) {
 				api.Put(sim.ConfigMaps, testkit.ConfigMap("late"))
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
-				if _, err := maps.Get(t.Context(), testkit.Key("late")); err != nil || maps.Stale() != nil {
-					t.Errorf("after another list: %v, %v", err, maps.Stale())
-				}
+				testkit.NoError(t, testkit.Err(maps.Get(t.Context(), testkit.Key("late"))), "after another list")
+				testkit.Equal(t, maps.Stale(), nil, "after another list")
 				testkit.Len(t, told.reasons(), 0, "then the hook was told")
 			})
 		})

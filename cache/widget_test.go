@@ -93,9 +93,7 @@ func TestFactory_CustomResource(t *testing.T) {
 			t.Errorf("the store has %v, with %d watches", keys, api.Watches())
 		}
 		time.Sleep(2 * time.Hour)
-		if got := e.take(); !strings.HasPrefix(got, "update a") {
-			t.Errorf("the resync: %q", got)
-		}
+		testkit.HasPrefix(t, e.take(), "update a", "the resync")
 		testkit.Equal(t, f.InformerFor(&corev1.ConfigMap{}, nil), nil, "an informer of an unknown type")
 		testkit.ErrorContains(t, c.Validate(), "InformerFor(*v1.ConfigMap): the cache's scheme does not know the type", "Validate says")
 	})
@@ -149,12 +147,9 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 					if s.BrokenCount != 1 || !strings.HasPrefix(s.Broken[0], "default/odd: ") || s.Phase != hook.Synced {
 						t.Errorf("got %s", s)
 					}
-					if err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "get Widget default/odd: it cannot be decoded: json: cannot unmarshal string") {
-						t.Errorf("got %v", err)
-					}
-					if got := told.take(); !strings.HasPrefix(got, "Widget.v1.test.dev default/odd: it cannot be decoded: json: cannot unmarshal string") {
-						t.Errorf("the hook was told: %s", got)
-					}
+					testkit.Equal(t, apierrors.IsNotFound(err), false)
+					testkit.ErrorContains(t, err, "get Widget default/odd: it cannot be decoded: json: cannot unmarshal string")
+					testkit.HasPrefix(t, told.take(), "Widget.v1.test.dev default/odd: it cannot be decoded: json: cannot unmarshal string", "the hook was told")
 					testkit.NotContains(t, e.take(), " odd", "the subscription got")
 				}
 				odd()
@@ -162,9 +157,8 @@ func TestS2_S4_OneUndecodable(t *testing.T) {
 					t.Helper()
 					api.Put(widgets, widget("odd", int64(5)))
 					synctest.Wait()
-					if w, err := h.Get(t.Context(), testkit.Key("odd")); err != nil || w.Size != 5 || h.State().BrokenCount != 0 {
-						t.Errorf("got %v, %v, %s", w, err, h.State())
-					}
+					testkit.Equal(t, testkit.Must(h.Get(t.Context(), testkit.Key("odd"))).Size, 5)
+					testkit.Equal(t, h.State().BrokenCount, 0)
 					testkit.Equal(t, e.take(), want, "the subscription got")
 				}
 				good("add odd")

@@ -55,12 +55,8 @@ func TestS7_FactoryShares(t *testing.T) {
 		synced(t, maps)
 		synced(t, secrets)
 		synctest.Wait()
-		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
-			t.Errorf("the lister says %v, %v", obj, err)
-		}
-		if list, err := generic.Lister().List(labels.Everything()); err != nil || len(list) != 1 {
-			t.Errorf("the generic lister says %v, %v", list, err)
-		}
+		testkit.Equal(t, testkit.Must(lister.ConfigMaps("default").Get("a")).Name, "a")
+		testkit.Len(t, testkit.Must(generic.Lister().List(labels.Everything())), 1)
 		for _, r := range []sim.Resource{sim.ConfigMaps, sim.Secrets} {
 			if lists, watches := api.Count("list", r), api.Watches(); lists != 1 || watches != 2 {
 				t.Errorf("%d lists of %s, %d watches in all", lists, r.Name, watches)
@@ -180,12 +176,8 @@ func TestFactory_InformerFor(t *testing.T) {
 		if list, err := f.Core().V1().ConfigMaps().Lister().List(labels.Everything()); err != nil || len(list) != 1 || list[0].Name != "a" {
 			t.Errorf("the accessor's lister says %v, %v", list, err)
 		}
-		if list, err := maps.List(t.Context(), cache.ListOptions{}); err != nil || len(list) != 2 {
-			t.Errorf("the cache's handle lists %d, %v", len(list), err)
-		}
-		if list, err := adopted.List(t.Context(), cache.ListOptions{Namespace: "default"}); err != nil || len(list) != 1 {
-			t.Errorf("the handle of the caller's lists %d, %v", len(list), err)
-		}
+		testkit.Len(t, testkit.Must(maps.List(t.Context(), cache.ListOptions{})), 2)
+		testkit.Len(t, testkit.Must(adopted.List(t.Context(), cache.ListOptions{Namespace: "default"})), 1)
 		var states []string
 		for _, s := range c.States() {
 			states = append(states, s.String())
@@ -255,9 +247,7 @@ func TestFactory_WaitForCacheSync(t *testing.T) {
 		if got := <-waiting; len(got) != 2 || got[secrets] {
 			t.Errorf("after the cache: %v", got)
 		}
-		if result := f.WaitForCacheSyncWithContext(t.Context()); result.Err == nil || !strings.Contains(result.Err.Error(), "never will be") {
-			t.Errorf("after the cache: %v", result)
-		}
+		testkit.ErrorContains(t, f.WaitForCacheSyncWithContext(t.Context()).Err, "never will be", "after the cache")
 	})
 }
 
@@ -286,9 +276,8 @@ func TestFactory_HostStartsIt(t *testing.T) {
 		f.Shutdown()
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		synctest.Wait()
-		if _, err := f.Core().V1().ConfigMaps().Lister().ConfigMaps("default").Get("a"); err != nil || informer.IsStopped() {
-			t.Errorf("the informer stopped with the host's context: %v", err)
-		}
+		testkit.NoError(t, testkit.Err(f.Core().V1().ConfigMaps().Lister().ConfigMaps("default").Get("a")), "the informer stopped with the host's context")
+		testkit.Equal(t, informer.IsStopped(), false, "the informer stopped with the host's context")
 		testkit.Equal(t, api.Watches(), 1)
 	})
 }
@@ -308,9 +297,7 @@ func TestFactory_SchemeWithout(t *testing.T) {
 		f := factory.New(c, kubernetes.NewForConfigOrDie(api.Config()))
 		lister := f.Apps().V1().Deployments().Lister()
 		defer testkit.Start(t, c.Run)()
-		if got := f.WaitForCacheSync(nil); !got[reflect.TypeFor[*appsv1.Deployment]()] {
-			t.Errorf("got %v", got)
-		}
+		testkit.Equal(t, f.WaitForCacheSync(nil)[reflect.TypeFor[*appsv1.Deployment]()], true)
 		testkit.Equal(t, testkit.Err(lister.Deployments("default").Get("a")), nil)
 	})
 }
@@ -347,9 +334,7 @@ func TestFactory_FakeClientset(t *testing.T) {
 		testkit.Equal(t, testkit.Err(lister.ConfigMaps("default").Get("a")), nil)
 		testkit.Equal(t, testkit.Err(deployments.Lister().ByNamespace("default").Get("a")), nil)
 		testkit.Equal(t, testkit.Err(f.Apps().V1().Deployments().Lister().Deployments("default").Get("a")), nil)
-		if obj, err := maps.Get(t.Context(), testkit.Key("a")); err != nil || obj.Name != "a" {
-			t.Errorf("the handle says %v, %v", obj, err)
-		}
+		testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Name, "a")
 		synctest.Wait() // for the watches
 		testkit.Len(t, clientset.Actions(), 4)
 		stop()

@@ -70,9 +70,7 @@ func TestFamiliar_IndexFuncsAndByIndex(t *testing.T) {
 		}
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "z"))
 		synctest.Wait()
-		if keys, err := maps.Informer().GetIndexer().IndexKeys("after", "z"); err != nil || len(keys) != 1 {
-			t.Errorf("after a change: %v, %v", keys, err)
-		}
+		testkit.Len(t, testkit.Must(maps.Informer().GetIndexer().IndexKeys("after", "z")), 1, "after a change")
 	})
 }
 
@@ -101,9 +99,7 @@ func TestFamiliar_GeneratedListers(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		lister := corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
 		run()
-		if obj, err := lister.ConfigMaps("default").Get("a"); err != nil || obj.Name != "a" {
-			t.Errorf("got %v, %v", obj, err)
-		}
+		testkit.Equal(t, testkit.Must(lister.ConfigMaps("default").Get("a")).Name, "a")
 		testkit.Equal(t, len(must(lister.List(labels.Everything()))), 1, "the object is not listed")
 	})
 }
@@ -137,12 +133,8 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 		must(informer.AddEventHandlerWithOptions(counter(&neverEither), toolscache.HandlerOptions{}))
 		time.Sleep(10*time.Minute + 30*time.Second)
 		// The checks, once a second, add to each period.
-		if n := minutely.Load(); n < 9 || n > 10 {
-			t.Errorf("%d resyncs of the handler with a period of a minute", n)
-		}
-		if n := secondly.Load(); n < 55 || n > 63 {
-			t.Errorf("%d resyncs of the handler with a period of 10 seconds", n)
-		}
+		testkit.Between(t, minutely.Load(), 9, 10)
+		testkit.Between(t, secondly.Load(), 55, 63)
 		testkit.Equal(t, never.Load()+neverEither.Load(), 0, "resyncs of the handlers without a period")
 	})
 }
@@ -159,9 +151,7 @@ func TestFamiliar_LastKnownVersion(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "1"))
 		synctest.Wait()
 		last := informer.LastSyncResourceVersion()
-		if last != api.Version() {
-			t.Errorf("the informer is at %s, the API server at %s", last, api.Version())
-		}
+		testkit.Equal(t, last, api.Version())
 		asked := func(verb string) string {
 			for _, r := range slices.Backward(api.Requests()) {
 				if r.Verb == verb && r.Query.Get("limit") != "1" { // a comparison reads one object
@@ -232,9 +222,7 @@ func TestFamiliar_ForResource(t *testing.T) {
 		testkit.NoError(t, err)
 		testkit.Equal(t, generic.Informer().GetIndexer(), f.Core().V1().ConfigMaps().Informer().GetIndexer(), "it is not the accessor's informer")
 		run()
-		if obj, err := generic.Lister().ByNamespace("default").Get("a"); err != nil || obj.(*corev1.ConfigMap).Name != "a" {
-			t.Errorf("got %v, %v", obj, err)
-		}
+		testkit.Equal(t, testkit.Must(generic.Lister().ByNamespace("default").Get("a")).(*corev1.ConfigMap).Name, "a")
 		if _, err := generic.Lister().ByNamespace("default").Get("b"); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "configmaps") {
 			t.Errorf("got %v", err)
 		}
@@ -285,9 +273,7 @@ func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
 		watcher.Add(testkit.ConfigMap("a"))
 		watcher.Modify(testkit.ConfigMap("a", "1"))
 		synctest.Wait()
-		if obj, err := maps.Lister().ConfigMaps("default").Get("a"); err != nil || obj.Data["data"] != "1" {
-			t.Errorf("got %v, %v", obj, err)
-		}
+		testkit.Equal(t, testkit.Must(maps.Lister().ConfigMaps("default").Get("a")).Data["data"], "1")
 		watcher.Delete(testkit.ConfigMap("a", "1"))
 		testkit.SlicesEqual(t, []string{<-events, <-events, <-events}, []string{"add a", "update a", "delete a"})
 	})

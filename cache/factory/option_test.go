@@ -181,15 +181,12 @@ func TestOptions_LikeClientGo(t *testing.T) {
 					})
 					got.mu.Lock() // resyncs continue until the stop
 					defer got.mu.Unlock()
-					if listed != wantListed || !slices.Equal(got.events, want.events) {
-						t.Errorf("%s: listed %s, want %s\nsaw  %q\nwant %q", form, listed, wantListed, got.events, want.events)
-					}
+					testkit.Equal(t, listed, wantListed, form)
+					testkit.SlicesEqual(t, got.events, want.events, form)
 					if len(want.events) == 0 || !maps.EqualFunc(got.resyncs, want.resyncs, func(a, b int) bool { return a-b <= 2 && b-a <= 2 }) {
 						t.Errorf("%s: resyncs %v, want %v of %d events", form, got.resyncs, want.resyncs, len(want.events))
 					}
-					if n := got.resyncs["*v1.Secret"]; n < 2*c.secrets-2 || n > 2*c.secrets {
-						t.Errorf("%s: %d resyncs of 2 Secrets", form, n)
-					}
+					testkit.Between(t, got.resyncs["*v1.Secret"], 2*c.secrets-2, 2*c.secrets, form)
 				})
 			}
 		})
@@ -242,12 +239,8 @@ func TestOptions_Several(t *testing.T) {
 				f.WaitForCacheSync(nil)
 				synctest.Wait()
 				// There are the namespace other and four of the system.
-				if list, err := namespaces.List(labels.Everything()); err != nil || len(list) != 5 {
-					t.Errorf("got %v, %v", list, err)
-				}
-				if list, err := secrets.List(labels.Everything()); err != nil || len(list) != 1 {
-					t.Errorf("got %v, %v", list, err)
-				}
+				testkit.Len(t, testkit.Must(namespaces.List(labels.Everything())), 5)
+				testkit.Len(t, testkit.Must(secrets.List(labels.Everything())), 1)
 			})
 		})
 	}
@@ -285,9 +278,7 @@ func TestOptions_TransformFails(t *testing.T) {
 			lister := f.Core().V1().ConfigMaps().Lister()
 			defer testkit.Start(t, c.Run)()
 			f.WaitForCacheSync(nil)
-			if list, err := lister.List(labels.Everything()); err != nil || len(list) != 2 {
-				t.Errorf("got %v, %v", list, err)
-			}
+			testkit.Len(t, testkit.Must(lister.List(labels.Everything())), 2)
 			s := c.States()[0]
 			if s.BrokenCount != 2 || len(s.Broken) == 0 || !strings.Contains(s.Broken[0], want) {
 				t.Errorf("got %v, want %s", s.Broken, want)

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -60,13 +61,9 @@ subjects:
 func TestExpiry_DeletesWhenTheTimeHasCome(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
-	if err := cluster.ApplyYAML(ctx, []byte(rights)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, cluster.ApplyYAML(ctx, []byte(rights)))
 	cfg, err := cluster.ConfigFor("expiry") // a user with these rights only
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 
 	var hours atomic.Int64
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -74,39 +71,27 @@ func TestExpiry_DeletesWhenTheTimeHasCome(t *testing.T) {
 	defer run(t, mgr)()
 
 	maps := admin(t, cluster)
-	if _, err := maps.Create(ctx, configMap("greeting", noon.Add(time.Hour))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(maps.Create(ctx, configMap("greeting", noon.Add(time.Hour)))))
 	if err := mgr.Idle(ctx); err != nil { // the controller waits for one o'clock
 		t.Fatal(err)
 	}
 	key := types.NamespacedName{Namespace: "default", Name: "greeting"}
-	if _, err := maps.GetLive(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(maps.GetLive(ctx, key)))
 
 	hours.Store(1)
 	c.Requeue(key) // a real timer would fire in an hour
-	if err := mgr.Idle(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := maps.GetLive(ctx, key); !apierrors.IsNotFound(err) {
-		t.Errorf("the ConfigMap is there, error: %v", err)
-	}
+	testkit.NoError(t, mgr.Idle(ctx))
+	testkit.ErrorSatisfies(t, testkit.Err(maps.GetLive(ctx, key)), apierrors.IsNotFound)
 }
 
 func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer proxy.Stop()
 	cfg, err := proxy.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	lost := proxy.Add(fault.Rule{ // the delete succeeds, and the operator gets no answer
 		Match: fault.Match{Verbs: []string{"delete"}, Resources: []string{"configmaps"}},
 		Lose:  true,
@@ -116,15 +101,9 @@ func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 	mgr, _ := newExpiry(cfg, time.Now)
 	defer run(t, mgr)()
 	maps := admin(t, cluster)
-	if _, err := maps.Create(ctx, configMap("greeting", time.Now().Add(-time.Hour))); err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Idle(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if lost.Hits() != 1 {
-		t.Errorf("%d deletes, want 1", lost.Hits())
-	}
+	testkit.NoError(t, testkit.Err(maps.Create(ctx, configMap("greeting", time.Now().Add(-time.Hour)))))
+	testkit.NoError(t, mgr.Idle(ctx))
+	testkit.Equal(t, lost.Hits(), 1)
 	if _, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "greeting"}); !apierrors.IsNotFound(err) {
 		t.Errorf("the ConfigMap is there, error: %v", err)
 	}
@@ -133,13 +112,9 @@ func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 func startCluster(t *testing.T) *envtest.Cluster {
 	t.Helper()
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, cluster.Stop(), nil)
 	})
 	return cluster
 }
@@ -147,9 +122,7 @@ func startCluster(t *testing.T) *envtest.Cluster {
 func admin(t *testing.T, cluster *envtest.Cluster) *client.Handle[*corev1.ConfigMap] {
 	t.Helper()
 	c, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(c.Close)
 	return client.For[*corev1.ConfigMap](c)
 }
@@ -162,8 +135,6 @@ func run(t *testing.T, mgr *manager.Manager) (stop func()) {
 	go func() { result <- mgr.Run(ctx) }()
 	return func() {
 		cancel()
-		if err := <-result; err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, <-result, nil)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -50,21 +51,13 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 	defer run(t, mgr)()
 
 	c, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer c.Close()
-	if served, err := unlessServed(ctx, c); err != nil || !served {
-		t.Errorf("Deployments are served: %v, error: %v", served, err)
-	}
+	testkit.Equal(t, testkit.Must(unlessServed(ctx, c)), true, "Deployments are served")
 	deployments, key := client.For[*appsv1.Deployment](c), types.NamespacedName{Namespace: "default", Name: "web"}
 	d, err := deployments.Create(ctx, deployment())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Idle(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	testkit.NoError(t, mgr.Idle(ctx))
 	owned, err := admin(t, cluster).GetLive(ctx, key)
 	if err != nil || owned.Data["image"] != "web:1" || !metav1.IsControlledBy(owned, d) {
 		t.Errorf("the ConfigMap is %v, error: %v", owned, err)
@@ -77,22 +70,14 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 		t.Error(err)
 	}
 	for _, wait := range []func(context.Context) error{pods.WaitForSync, secrets.WaitForSync} {
-		if err := wait(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, wait(ctx), nil)
 	}
 	if found, err := onNode(ctx, "node-1"); err != nil || len(found) > 0 {
 		t.Errorf("the Pods are %v, error: %v", found, err)
 	}
-	if err := deployments.Delete(ctx, key); err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Idle(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if name := <-cleaned; name != "web" {
-		t.Errorf("cleaned up %s", name)
-	}
+	testkit.NoError(t, deployments.Delete(ctx, key))
+	testkit.NoError(t, mgr.Idle(ctx))
+	testkit.Equal(t, <-cleaned, "web")
 }
 
 // TestReading_DeclaresWhatItReads runs what docs/reading.md shows.
@@ -111,15 +96,9 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	defer stop()
 	urgent(other, types.NamespacedName{Namespace: "shop", Name: "none"})
 	r.addTenant("news")
-	if err := mgr.Idle(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if names, err := r.names(ctx); err != nil || len(names) != 0 {
-		t.Errorf("the Pods are %q, %v; want none", names, err)
-	}
-	if n, err := r.countOn(ctx, "node-1"); err != nil || n != 0 {
-		t.Errorf("%d Pods, error: %v", n, err)
-	}
+	testkit.NoError(t, mgr.Idle(ctx))
+	testkit.Len(t, testkit.Must(r.names(ctx)), 0)
+	testkit.Equal(t, testkit.Must(r.countOn(ctx, "node-1")), 0)
 	root := types.NamespacedName{Namespace: "default", Name: "kube-root-ca.crt"}
 	if text, err := describe(ctx, mgr.Cache(), root, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %q, %v", text, err) // no controller manager makes it
@@ -127,12 +106,9 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	all := manager.New(cluster.Config(), bytesOfAll())
 	nodes := cache.ForScope[*unstructured.Unstructured](all.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Node")})
 	defer run(t, all)()
-	if err := nodes.WaitForSync(ctx); err != nil || nodes.State().Storage != "packed" {
-		t.Errorf("got %s, %v", nodes.State(), err)
-	}
+	testkit.NoError(t, nodes.WaitForSync(ctx))
+	testkit.Equal(t, nodes.State().Storage, "packed")
 	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync, decoded.WaitForSync} {
-		if err := wait(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Equal(t, wait(ctx), nil)
 	}
 }

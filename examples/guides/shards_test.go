@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/controller"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/shard/shardtest"
 )
 
@@ -36,9 +37,7 @@ func TestShards_EachReplicaHasAPart(t *testing.T) {
 	wanted := map[types.NamespacedName]bool{}
 	for i := range 40 {
 		key := types.NamespacedName{Namespace: "default", Name: fmt.Sprint("site-", i)}
-		if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, testkit.Err(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})))
 		wanted[key] = true
 	}
 	var record shardtest.Recorder[types.NamespacedName]
@@ -60,9 +59,7 @@ func TestShards_EachReplicaHasAPart(t *testing.T) {
 		t.Error(err) // two replicas have reconciled a site at the same time
 	}
 	<-reports
-	if len(reports) > 0 {
-		t.Error("the report runs on both replicas")
-	}
+	testkit.Len(t, reports, 0, "the report runs on both replicas")
 }
 
 // TestShards_ATeamHasOneSlot checks the function of docs/scale-out.md.

@@ -26,6 +26,7 @@ import (
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
 	"github.com/setpoint-dev/setpoint/envtest/sim/crd"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -165,21 +166,11 @@ func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 	}
 	definition := manifest(t, lamps)
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	testkit.NoError(t, err)
+	t.Cleanup(func() { testkit.NoError(t, cluster.Stop()) })
 	file := t.TempDir() + "/lamps.yaml"
-	if err := os.WriteFile(file, []byte(lamps), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.InstallCRDs(t.Context(), file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, os.WriteFile(file, []byte(lamps), 0o600))
+	testkit.NoError(t, cluster.InstallCRDs(t.Context(), file))
 	compareOpenAPI(t, cluster.Config(), crd.New(t, runtime.NewScheme(), definition).Config())
 	real, fake := client(t, cluster.Config()), client(t, crd.New(t, runtime.NewScheme(), definition).Config())
 	for _, e := range exchanges {
@@ -196,9 +187,7 @@ func TestLoad_RejectsWhatTheSchemaRejects(t *testing.T) {
 	blue := manifest(t, `{apiVersion: crd.dev/v1, kind: Lamp, metadata: {namespace: a, name: b}, spec: {color: red, watts: 0}}`)
 	err := s.Load(runtime.NewScheme(), blue, manifest(t, lamps))
 	const want = `sim: Lamp "b" is invalid: spec.watts: Invalid value: 0: spec.watts in body should be greater than or equal to 1; correct it`
-	if err == nil || err.Error() != want {
-		t.Errorf("Load returned %v", err)
-	}
+	testkit.Equal(t, fmt.Sprint(err), want)
 }
 
 func TestLoad_RejectsAnInvalidSchema(t *testing.T) {
@@ -207,9 +196,8 @@ func TestLoad_RejectsAnInvalidSchema(t *testing.T) {
 	err := s.Load(runtime.NewScheme(), manifest(t, strings.Replace(lamps, "lit: {type: boolean}", "lit: {type: bit}", 1)))
 	const want = `sim: CustomResourceDefinition "lamps.crd.dev" is invalid: ` +
 		`spec.validation.openAPIV3Schema.properties[status].properties[lit].type: Unsupported value: "bit": `
-	if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), "; correct it") {
-		t.Errorf("Load returned %v", err)
-	}
+	testkit.Equal(t, strings.HasPrefix(fmt.Sprint(err), want), true, err)
+	testkit.Equal(t, strings.HasSuffix(fmt.Sprint(err), "; correct it"), true, err)
 }
 
 // compare sends a request to both servers. What the real one does in the background may take a
@@ -235,9 +223,7 @@ type side struct {
 func client(t *testing.T, cfg *rest.Config) side {
 	t.Helper()
 	c, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(c.CloseIdleConnections)
 	return side{cfg.Host, c}
 }
@@ -262,26 +248,18 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 	}
 	var content io.Reader = http.NoBody
 	if body != "" {
-		if err := json.Unmarshal([]byte(body), &object); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, json.Unmarshal([]byte(body), &object))
 		content = strings.NewReader(text(object))
 	}
 	r, err := http.NewRequestWithContext(t.Context(), method, s.host+path, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	r.Header.Set("Content-Type", contentType)
 	r.Header.Set("User-Agent", "crd/v1")
 	resp, err := s.http.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	data = instants.ReplaceAll(data, []byte("<time>"))
 	data = chosen.ReplaceAll(data, []byte("$1<chosen>"))
 	data = bytes.ReplaceAll(data, []byte(strings.TrimPrefix(s.host, "https://")), []byte("<host>"))
@@ -329,8 +307,6 @@ func text(v any) string {
 func manifest(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, yaml.Unmarshal([]byte(text), &u.Object))
 	return u
 }

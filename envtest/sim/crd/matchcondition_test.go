@@ -5,7 +5,6 @@ package crd_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim/crd"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 )
 
@@ -42,20 +42,15 @@ func everything(t *testing.T, policy admissionregistrationv1.FailurePolicyType, 
 		}},
 	})
 	objects, err := w.Manifests()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	installed := make([]runtime.Object, len(objects))
 	for i := range objects {
 		installed[i] = objects[i]
 	}
 	_, ca, err := envtest.ServingCertificate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := envtest.InstallWebhooks(t.Context(), s.Config(), envtest.Webhooks{Objects: installed, Address: "127.0.0.1:1", CABundle: ca}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
+	_, err = envtest.InstallWebhooks(t.Context(), s.Config(), envtest.Webhooks{Objects: installed, Address: "127.0.0.1:1", CABundle: ca})
+	testkit.NoError(t, err)
 	return kubernetes.NewForConfigOrDie(s.Config())
 }
 
@@ -93,13 +88,9 @@ func TestAWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 			return err
 		},
 	} {
-		if err := create(); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.NoError(t, create(), what)
 	}
-	if err := createMap(ctx, c, "a"); !apierrors.IsInternalError(err) {
-		t.Errorf("a ConfigMap, which is not vital: %v", err)
-	}
+	testkit.ErrorSatisfies(t, createMap(ctx, c, "a"), apierrors.IsInternalError, "a ConfigMap, which is not vital")
 }
 
 func createMap(ctx context.Context, c kubernetes.Interface, name string) error {
@@ -139,19 +130,13 @@ func TestMatchConditions(t *testing.T) {
 			case err != nil:
 				got = err.Error()
 			}
-			if got != want[i] {
-				t.Errorf("%s with %s: %s (%v), want %s", expression, policy, got, err, want[i])
-			}
+			testkit.Equal(t, got, want[i], expression, policy, err)
 		}
 	}
 	c := everything(t, admissionregistrationv1.Fail,
 		admissionregistrationv1.MatchCondition{Name: "fails", Expression: "object.spec.color == 'red'"},
 		admissionregistrationv1.MatchCondition{Name: "false", Expression: "false"})
-	if err := createMap(t.Context(), c, "a"); err != nil {
-		t.Errorf("one is false: %v", err)
-	}
+	testkit.NoError(t, createMap(t.Context(), c, "a"), "one is false")
 	c = everything(t, admissionregistrationv1.Fail, admissionregistrationv1.MatchCondition{Name: "fails", Expression: "object.spec.color == 'red'"})
-	if err := createMap(t.Context(), c, "a"); err == nil || !strings.Contains(err.Error(), "no such key: spec") {
-		t.Errorf("one fails: %v", err)
-	}
+	testkit.ErrorContains(t, createMap(t.Context(), c, "a"), "no such key: spec", "one fails")
 }

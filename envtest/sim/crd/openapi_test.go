@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // compareOpenAPI compares the documents of the custom group: all paths, and the schemas of the
@@ -24,9 +26,7 @@ import (
 func compareOpenAPI(t *testing.T, real, fake *rest.Config) {
 	t.Helper()
 	has, err := openAPIDocument(t, fake)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	var want any
 	// It is published a while after the kind.
 	for begin := time.Now(); time.Since(begin) < 15*time.Second; {
@@ -34,9 +34,7 @@ func compareOpenAPI(t *testing.T, real, fake *rest.Config) {
 			break
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if !reflect.DeepEqual(want, has) {
 		t.Errorf("OpenAPI:\nreal %s\nsim  %s", text(want), text(has))
 	}
@@ -46,9 +44,7 @@ func compareOpenAPI(t *testing.T, real, fake *rest.Config) {
 func openAPIDocument(t *testing.T, cfg *rest.Config) (any, error) {
 	t.Helper()
 	c, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	doc, err := openapi3.NewRoot(c.OpenAPIV3()).GVSpec(schema.GroupVersion{Group: "crd.dev", Version: "v1"})
 	if err != nil {
 		return nil, err

@@ -10,17 +10,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/bubble"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestInside(t *testing.T) {
-	if bubble.Inside() {
-		t.Error("a test is in a bubble before it makes one")
-	}
+	testkit.Equal(t, bubble.Inside(), false, "before a bubble")
 	synctest.Test(t, func(t *testing.T) {
-		if !bubble.Inside() {
-			t.Error("a bubble is not found")
-		}
+		testkit.Equal(t, bubble.Inside(), true, "in a bubble")
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/managed"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestFieldManagersSkipWhatHasNoOwner compares the managedFields of an object without the metadata
@@ -21,17 +22,12 @@ import (
 func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
 	c := Codec{Kind: kinds.Resource{Version: "v1", Kind: "ConfigMap"}.GVK(), Typed: true}
 	converter, err := c.TypeConverter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	fields := func(converter managedfields.TypeConverter, live, obj runtime.Object) string {
 		f, err := managedfields.NewDefaultFieldManager(converter, OneVersion{}, OneVersion{}, c, c.Kind, c.Kind.GroupVersion(), "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if obj, err = f.Update(live, obj, "test"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
+		obj, err = f.Update(live, obj, "test")
+		testkit.NoError(t, err)
 		var raw []string
 		for _, e := range obj.(metav1.Object).GetManagedFields() {
 			raw = append(raw, e.Manager+e.FieldsV1.String())
@@ -47,22 +43,16 @@ func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
 		"annotations":{"c":"d"},"generateName":"a",
 		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"2"}],"deletionGracePeriodSeconds":3},"data":{"k":"w"}}`
 	blank, err := c.Empty()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for _, live := range []*unstructured.Unstructured{blank, readObject(t, before)} {
 		want := fields(converter, live, readObject(t, after))
-		if got := fields(managed.Ownable{TypeConverter: converter}, managed.Read(live), managed.Read(readObject(t, after))); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
+		testkit.Equal(t, fields(managed.Ownable{TypeConverter: converter}, managed.Read(live), managed.Read(readObject(t, after))), want)
 	}
 }
 
 func readObject(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(text), &u.Object))
 	return u
 }

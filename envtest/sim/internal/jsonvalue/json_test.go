@@ -8,6 +8,8 @@ import (
 	"math"
 	"reflect"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // FuzzJSON compares Encode and equal with the standard library.
@@ -26,15 +28,11 @@ func FuzzJSON(f *testing.F) {
 		}
 		a, b = integers(a), integers(b)
 		want, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := Encode(a); err != nil || string(got) != string(want) {
-			t.Errorf("got %s, %v, want %s", got, err, want)
-		}
-		if got, want := Equal(a, b), reflect.DeepEqual(a, b); got != want {
-			t.Errorf("equal(%s, %s) is %t", text, other, got)
-		}
+		testkit.NoError(t, err)
+		got, err := Encode(a)
+		testkit.NoError(t, err)
+		testkit.Equal(t, string(got), string(want))
+		testkit.Equal(t, Equal(a, b), reflect.DeepEqual(a, b), text, other)
 	})
 }
 
@@ -66,18 +64,14 @@ func TestEqualDistinguishesNil(t *testing.T) {
 		{map[string]any{"a": nil}, map[string]any{}},
 		{[]string{"a"}, []string{"b"}},
 	} {
-		if Equal(pair[0], pair[1]) || Equal(pair[1], pair[0]) {
-			t.Errorf("%#v equals %#v", pair[0], pair[1])
-		}
-		if !Equal(pair[0], pair[0]) {
-			t.Errorf("%#v does not equal itself", pair[0])
-		}
+		testkit.Equal(t, Equal(pair[0], pair[1]), false, pair)
+		testkit.Equal(t, Equal(pair[1], pair[0]), false, pair)
+		testkit.Equal(t, Equal(pair[0], pair[0]), true, pair)
 		data, err := Encode(pair[0])
-		if want, wantErr := json.Marshal(pair[0]); err != nil || wantErr != nil || string(data) != string(want) {
-			t.Errorf("got %s, %v, want %s, %v", data, err, want, wantErr)
-		}
+		testkit.NoError(t, err)
+		want, err := json.Marshal(pair[0])
+		testkit.NoError(t, err)
+		testkit.Equal(t, string(data), string(want))
 	}
-	if _, err := Encode(map[string]any{"a": []any{math.NaN()}}); err == nil {
-		t.Error("NaN became JSON")
-	}
+	testkit.NotEqual(t, testkit.Err(Encode(map[string]any{"a": []any{math.NaN()}})), nil)
 }

@@ -3,7 +3,11 @@
 
 package kinds
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
+)
 
 // TestV1_EachFieldOfACRDNeedsAType: like the real server, the sim refuses a schema without types.
 // It reports equal schemas once. In examples/website, TestYourCluster compares both servers.
@@ -32,8 +36,6 @@ func TestV1_EachFieldOfACRDNeedsAType(t *testing.T) {
 		if err := d.check().ToAggregate(); err != nil {
 			got = err.Error()
 		}
-		if got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		testkit.Equal(t, got, c.want, name)
 	}
 }

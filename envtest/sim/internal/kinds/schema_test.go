@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write builtinschema.yaml.gz")
@@ -37,19 +39,13 @@ func TestBuiltinSchema_IsClientGos(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile("builtinschema.yaml.gz", zipped.Bytes(), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		return
 	}
 	unzip, err := gzip.NewReader(bytes.NewReader(builtinSchema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	got, err := io.ReadAll(unzip)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	if string(got) != want {
 		t.Error("builtinschema.yaml.gz is not client-go's schema; run 'go test ./envtest/sim -run TestBuiltinSchema -update'")
 	}
@@ -59,13 +55,9 @@ func TestBuiltinSchema_IsClientGos(t *testing.T) {
 func clientGosSchema(t *testing.T) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/applyconfigurations/internal").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	file, err := parser.ParseFile(gotoken.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "internal.go"), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	schema := ""
 	ast.Inspect(file, func(n ast.Node) bool {
 		if l, ok := n.(*ast.BasicLit); ok && l.Kind == gotoken.STRING && len(l.Value) > len(schema) {

@@ -5,12 +5,12 @@ package managed
 
 import (
 	"encoding/json"
-	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/jsonvalue"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestManagedEntriesAreThoseOfUnstructured(t *testing.T) {
@@ -22,33 +22,24 @@ func TestManagedEntriesAreThoseOfUnstructured(t *testing.T) {
 		u := parseObject(t, `{"metadata":{"name":"a","managedFields":`+list+`}}`)
 		want := u.GetManagedFields()
 		got := Read(u)
-		if !reflect.DeepEqual(got.GetManagedFields(), want) {
-			t.Errorf("%s: got %v, want %v", list, got.Entries, want)
-		}
+		testkit.DeepEqual(t, got.GetManagedFields(), want, list)
 		for i := range want {
 			want[i].Time, want[i].FieldsV1 = nil, nil
 		}
-		if h := heads(u); !reflect.DeepEqual(h, want) {
-			t.Errorf("%s: got %v, want %v", list, h, want)
-		}
+		testkit.DeepEqual(t, heads(u), want, list)
 		bare, other := parseObject(t, `{"metadata":{"name":"a"}}`), parseObject(t, `{"metadata":{"name":"a"}}`)
-		if err := Write(bare, got.Entries); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, Write(bare, got.Entries), list)
 		if other.SetManagedFields(got.Entries); !jsonvalue.Equal(bare.Object, other.Object) {
 			t.Errorf("%s: got %v, want %v", list, bare.Object, other.Object)
 		}
 	}
-	if m := Read(parseObject(t, `{"metadata":{"managedFields":[{"time":"noon"}]}}`)); m.Entries != nil {
-		t.Errorf("an entry with an invalid time is %v", m.Entries)
-	}
+	m := Read(parseObject(t, `{"metadata":{"managedFields":[{"time":"noon"}]}}`))
+	testkit.Equal(t, m.Entries == nil, true, "an entry with an invalid time", m.Entries)
 }
 
 func parseObject(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, json.Unmarshal([]byte(text), &u.Object))
 	return u
 }

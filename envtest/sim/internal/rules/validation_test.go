@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func TestValidate_NamesDependOnTheKind(t *testing.T) {
@@ -27,8 +28,7 @@ func TestValidate_NamesDependOnTheKind(t *testing.T) {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		u.SetGroupVersionKind(c.resource.GVK())
 		u.SetName(c.name)
-		if errs := Validate(&d, u, nil, ""); (len(errs) == 0) != c.valid {
-			t.Errorf("%s %q: %v", c.resource.Kind, c.name, errs)
-		}
+		errs := Validate(&d, u, nil, "")
+		testkit.Equal(t, len(errs) == 0, c.valid, c.resource.Kind, c.name, errs)
 	}
 }

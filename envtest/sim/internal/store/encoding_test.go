@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/kinds"
 	"github.com/setpoint-dev/setpoint/envtest/sim/internal/wire"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 func pod(data string) *unstructured.Unstructured {
@@ -28,9 +29,7 @@ func TestEncodingsAreBounded(t *testing.T) {
 		live = s.Record(table, watch.Modified, live, pod(strconv.Itoa(i)))
 		for j := range table.events {
 			if j >= len(table.events)-sharedEvents {
-				if _, err := table.Encode(table.events[j].After, wire.Form{}, true); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, testkit.Err(table.Encode(table.events[j].After, wire.Form{}, true)))
 			}
 		}
 	}
@@ -48,7 +47,5 @@ func TestTakeChanges_ReturnsEachWriteOnce(t *testing.T) {
 	if len(changes) != 2 || changes[0].Kind != watch.Added || changes[1].Kind != watch.Deleted || changes[1].Before != live {
 		t.Errorf("got %v", changes)
 	}
-	if again := s.TakeChanges(); len(again) != 0 {
-		t.Errorf("again %v", again)
-	}
+	testkit.Len(t, s.TakeChanges(), 0)
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var (
@@ -37,9 +39,7 @@ func TestV1_ScriptsHaveTheSameResponses(t *testing.T) {
 					t.Parallel()
 					host, client := c.start(t)
 					found, err := compare(t.Context(), host, client, s)
-					if err != nil {
-						t.Fatal(err)
-					}
+					testkit.NoError(t, err)
 					for _, d := range found {
 						switch {
 						case s.pending && *pending:
@@ -71,9 +71,7 @@ func rewrite(t *testing.T, changed map[string][]string) {
 	t.Helper()
 	for file, names := range changed {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		lines := strings.Split(string(text), "\n")
 		for i, line := range lines {
 			title, isTitle := strings.CutPrefix(line, "== ")
@@ -86,8 +84,6 @@ func rewrite(t *testing.T, changed map[string][]string) {
 				lines[i] = "== pending: " + name
 			}
 		}
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // BenchmarkCycle measures create-get-update-delete cycles of a ConfigMap on both servers, which
@@ -30,15 +32,11 @@ func BenchmarkCycle(b *testing.B) {
 	host, client := plain.start(b)
 	real := &side{host: host, client: client, real: true}
 	sim, err := newSim()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	var both []*contestant
 	for _, one := range []*side{real, sim} {
 		one.prepare("cycle")
-		if _, err := one.do(b.Context(), parseStep(`POST namespaces {"metadata":{"name":"{ns}"}}`)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, testkit.Err(one.do(b.Context(), parseStep(`POST namespaces {"metadata":{"name":"{ns}"}}`))))
 		both = append(both, newContestant(one))
 	}
 	for _, pause := range []time.Duration{0, 50 * time.Millisecond} {
@@ -107,9 +105,7 @@ func quiet(ctx context.Context, pause time.Duration) {
 func (c *contestant) cycle(b *testing.B) {
 	b.Helper()
 	for _, one := range c.calls {
-		if err := c.send(b.Context(), one); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, c.send(b.Context(), one))
 	}
 }
 
@@ -137,8 +133,6 @@ func (c *contestant) send(ctx context.Context, one call) error {
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // diff returns a line for each difference between two JSON values.
@@ -171,9 +173,7 @@ func isDocumented(one step, real, sim *response) bool {
 // accepts.
 func TestDifferencesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	_, list, _ := strings.Cut(string(text), "# Differences")
 	words := strings.Join(strings.Fields(strings.ReplaceAll(list, "//", "")), " ")
 	texts := []string{describesLess}
@@ -181,8 +181,6 @@ func TestDifferencesAreDocumented(t *testing.T) {
 		texts = append(texts, d.doc)
 	}
 	for _, text := range texts {
-		if !strings.Contains(words, text) {
-			t.Errorf("the suite accepts a difference that the package doc of sim does not list: %q", text)
-		}
+		testkit.Contains(t, words, text, "the package doc of sim lists the differences that the suite accepts")
 	}
 }

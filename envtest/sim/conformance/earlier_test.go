@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // An earlier difference is one between an older real server and the simulation, which follows the
@@ -196,9 +197,7 @@ func TestEarlierDifferences_AreTheTableInTheDocs(t *testing.T) {
 		fmt.Fprintf(&table, "| 1.%d | %s |\n", earlierDifferences[i].until, earlierDifferences[i].row)
 	}
 	text, err := os.ReadFile(versionsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	before, rest, found := strings.Cut(string(text), earlierHeader)
 	if !found {
 		t.Fatalf("docs/versions.md has no table that begins with\n%s", earlierHeader)
@@ -209,9 +208,7 @@ func TestEarlierDifferences_AreTheTableInTheDocs(t *testing.T) {
 	if after := before + table.String() + rest; after == string(text) {
 		return
 	} else if *update {
-		if err := os.WriteFile(versionsFile, []byte(after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(versionsFile, []byte(after), 0o600))
 		return
 	}
 	t.Error("the table in docs/versions.md is another one; run 'go test ./envtest/sim/conformance -run TestEarlier -update'")

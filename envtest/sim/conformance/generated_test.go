@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 var (
@@ -87,9 +89,7 @@ func (s *search) all(t *testing.T, n int) {
 		running.Wait()
 		t.Logf("%d operations, %.0f a second, %d classes of differences", s.done, float64(s.done)/time.Since(begin).Seconds(), len(s.classes))
 		if s.done < n {
-			if err := s.cluster.stop(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, s.cluster.stop())
 		}
 	}
 	for _, err := range s.failures {
@@ -216,11 +216,7 @@ func TestGenerateIsPure(t *testing.T) {
 	for seed := range uint64(200) {
 		makes := []func(uint64) script{generate, generateOwners}[seed%2]
 		one := makes(seed)
-		if again := makes(seed); one.String() != again.String() {
-			t.Fatalf("seed %d has two scripts:\n%s\n%s", seed, one, again)
-		}
-		if parsed := parseScripts(one.String()); parsed[0].String() != one.String() {
-			t.Fatalf("seed %d: the text of a script is another script:\n%s\n%s", seed, one, parsed[0])
-		}
+		testkit.Equal(t, one.String(), makes(seed).String(), "seed", seed)
+		testkit.Equal(t, parseScripts(one.String())[0].String(), one.String(), "seed", seed)
 	}
 }

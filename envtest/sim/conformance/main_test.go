@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/envtest"
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // cluster is a real control plane that the tests of this package share.
@@ -59,18 +60,13 @@ func (c *cluster) start(t testing.TB) (host string, client *http.Client) {
 				"--service-cluster-ip-range=10.16.0.0/12", // no script deletes its Services
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		c.started = started
 		cfg := started.Config()
 		cfg.UserAgent = userAgent
-		if c.client, err = rest.HTTPClientFor(cfg); err != nil {
-			t.Fatal(err)
-		}
-		if err := readMinor(c.client, cfg.Host); err != nil {
-			t.Fatal(err)
-		}
+		c.client, err = rest.HTTPClientFor(cfg)
+		testkit.NoError(t, err)
+		testkit.NoError(t, readMinor(c.client, cfg.Host))
 	}
 	return c.started.Config().Host, c.client
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // TestV1_OpenAPIDocuments compares the documents of all group versions: paths, operations,
@@ -24,13 +26,9 @@ func TestV1_OpenAPIDocuments(t *testing.T) {
 	if realMinor.Load() < newestMinor() {
 		t.Skip("documents differ between releases; see docs/versions.md")
 	}
-	if err := (&side{host: host, client: client}).described(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, (&side{host: host, client: client}).described(t.Context()))
 	fake, err := newSim()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	list := fetch(t, fake.client, fake.host+"/openapi/v3")
 	paths, _ := list["paths"].(map[string]any)
 	if len(paths) < 20 {
@@ -92,22 +90,14 @@ func groupVersions(list map[string]any) any {
 func fetch(t *testing.T, client *http.Client, url string) map[string]any {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	content := map[string]any{}
-	if err := json.Unmarshal(data, &content); err != nil {
-		t.Fatalf("%s: %v\n%.200s", url, err, data)
-	}
+	testkit.NoError(t, json.Unmarshal(data, &content), url, string(data))
 	return content
 }
 

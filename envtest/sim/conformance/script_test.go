@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/setpoint-dev/setpoint/internal/testkit"
 )
 
 // script is a named sequence of requests. Its text form:
@@ -99,15 +101,11 @@ func parseScripts(text string) []script {
 func scriptFiles(t *testing.T) map[string][]script {
 	t.Helper()
 	names, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	files := map[string][]script{}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		files[name] = parseScripts(string(text))
 	}
 	return files

@@ -18,7 +18,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/fault"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -61,9 +60,13 @@ subjects:
 func TestExpiry_DeletesWhenTheTimeHasCome(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
-	testkit.NoError(t, cluster.ApplyYAML(ctx, []byte(rights)))
+	if err := cluster.ApplyYAML(ctx, []byte(rights)); err != nil {
+		t.Fatal(err)
+	}
 	cfg, err := cluster.ConfigFor("expiry") // a user with these rights only
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	var hours atomic.Int64
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -71,27 +74,39 @@ func TestExpiry_DeletesWhenTheTimeHasCome(t *testing.T) {
 	defer run(t, mgr)()
 
 	maps := admin(t, cluster)
-	testkit.NoError(t, testkit.Err(maps.Create(ctx, configMap("greeting", noon.Add(time.Hour)))))
+	if _, err := maps.Create(ctx, configMap("greeting", noon.Add(time.Hour))); err != nil {
+		t.Fatal(err)
+	}
 	if err := mgr.Idle(ctx); err != nil { // the controller waits for one o'clock
 		t.Fatal(err)
 	}
 	key := types.NamespacedName{Namespace: "default", Name: "greeting"}
-	testkit.NoError(t, testkit.Err(maps.GetLive(ctx, key)))
+	if _, err := maps.GetLive(ctx, key); err != nil {
+		t.Fatal(err)
+	}
 
 	hours.Store(1)
 	c.Requeue(key) // a real timer would fire in an hour
-	testkit.NoError(t, mgr.Idle(ctx))
-	testkit.ErrorSatisfies(t, testkit.Err(maps.GetLive(ctx, key)), apierrors.IsNotFound)
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.GetLive(ctx, key); !apierrors.IsNotFound(err) {
+		t.Errorf("the ConfigMap is there, error: %v", err)
+	}
 }
 
 func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
 	proxy, err := fault.Start(ctx, cluster.Config(), fault.Options{})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer proxy.Stop()
 	cfg, err := proxy.Config()
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	lost := proxy.Add(fault.Rule{ // the delete succeeds, and the operator gets no answer
 		Match: fault.Match{Verbs: []string{"delete"}, Resources: []string{"configmaps"}},
 		Lose:  true,
@@ -101,9 +116,15 @@ func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 	mgr, _ := newExpiry(cfg, time.Now)
 	defer run(t, mgr)()
 	maps := admin(t, cluster)
-	testkit.NoError(t, testkit.Err(maps.Create(ctx, configMap("greeting", time.Now().Add(-time.Hour)))))
-	testkit.NoError(t, mgr.Idle(ctx))
-	testkit.Equal(t, lost.Hits(), 1)
+	if _, err := maps.Create(ctx, configMap("greeting", time.Now().Add(-time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if lost.Hits() != 1 {
+		t.Errorf("%d deletes, want 1", lost.Hits())
+	}
 	if _, err := maps.GetLive(ctx, types.NamespacedName{Namespace: "default", Name: "greeting"}); !apierrors.IsNotFound(err) {
 		t.Errorf("the ConfigMap is there, error: %v", err)
 	}
@@ -112,9 +133,13 @@ func TestExpiry_SurvivesALostAnswer(t *testing.T) {
 func startCluster(t *testing.T) *envtest.Cluster {
 	t.Helper()
 	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		testkit.Equal(t, cluster.Stop(), nil)
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
 	})
 	return cluster
 }
@@ -122,7 +147,9 @@ func startCluster(t *testing.T) *envtest.Cluster {
 func admin(t *testing.T, cluster *envtest.Cluster) *client.Handle[*corev1.ConfigMap] {
 	t.Helper()
 	c, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(c.Close)
 	return client.For[*corev1.ConfigMap](c)
 }
@@ -135,6 +162,8 @@ func run(t *testing.T, mgr *manager.Manager) (stop func()) {
 	go func() { result <- mgr.Run(ctx) }()
 	return func() {
 		cancel()
-		testkit.Equal(t, <-result, nil)
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
 	}
 }

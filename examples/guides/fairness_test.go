@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/setpoint-dev/setpoint/cache"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/workqueue"
 )
 
@@ -20,14 +19,18 @@ import (
 func TestFairness_DefaultsAndChoices(t *testing.T) {
 	ctx := t.Context()
 	cluster := startCluster(t)
-	testkit.NoError(t, testkit.Err(admin(t, cluster).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "color"}})))
+	if _, err := admin(t, cluster).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "color"}}); err != nil {
+		t.Fatal(err)
+	}
 	mgr := withDefaults(cluster.Config())
 	c := choosing(cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Secret](mgr.Cache()))
 	mgr.Add(c)
 	stop := run(t, mgr)
 	defer stop()
 	for range 2 {
-		testkit.NoError(t, mgr.Idle(ctx))
+		if err := mgr.Idle(ctx); err != nil {
+			t.Fatal(err)
+		}
 		k, _ := c.Queue().Lookup(types.NamespacedName{Namespace: "default", Name: "color"})
 		if k.State != workqueue.Waiting || k.Class != workqueue.Background || k.Tenant != "default" || c.Snapshot().Workers != 4 {
 			t.Errorf("the key is %+v, with %d workers", k, c.Snapshot().Workers)

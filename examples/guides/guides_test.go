@@ -18,7 +18,6 @@ import (
 	"github.com/setpoint-dev/setpoint/cache"
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -51,13 +50,21 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 	defer run(t, mgr)()
 
 	c, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer c.Close()
-	testkit.Equal(t, testkit.Must(unlessServed(ctx, c)), true, "Deployments are served")
+	if served, err := unlessServed(ctx, c); err != nil || !served {
+		t.Errorf("Deployments are served: %v, error: %v", served, err)
+	}
 	deployments, key := client.For[*appsv1.Deployment](c), types.NamespacedName{Namespace: "default", Name: "web"}
 	d, err := deployments.Create(ctx, deployment())
-	testkit.NoError(t, err)
-	testkit.NoError(t, mgr.Idle(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
 	owned, err := admin(t, cluster).GetLive(ctx, key)
 	if err != nil || owned.Data["image"] != "web:1" || !metav1.IsControlledBy(owned, d) {
 		t.Errorf("the ConfigMap is %v, error: %v", owned, err)
@@ -70,14 +77,22 @@ func TestPorting_KeepsAConfigMapForADeployment(t *testing.T) {
 		t.Error(err)
 	}
 	for _, wait := range []func(context.Context) error{pods.WaitForSync, secrets.WaitForSync} {
-		testkit.Equal(t, wait(ctx), nil)
+		if err := wait(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 	if found, err := onNode(ctx, "node-1"); err != nil || len(found) > 0 {
 		t.Errorf("the Pods are %v, error: %v", found, err)
 	}
-	testkit.NoError(t, deployments.Delete(ctx, key))
-	testkit.NoError(t, mgr.Idle(ctx))
-	testkit.Equal(t, <-cleaned, "web")
+	if err := deployments.Delete(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if name := <-cleaned; name != "web" {
+		t.Errorf("cleaned up %s", name)
+	}
 }
 
 // TestReading_DeclaresWhatItReads runs what docs/reading.md shows.
@@ -96,9 +111,15 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	defer stop()
 	urgent(other, types.NamespacedName{Namespace: "shop", Name: "none"})
 	r.addTenant("news")
-	testkit.NoError(t, mgr.Idle(ctx))
-	testkit.Len(t, testkit.Must(r.names(ctx)), 0)
-	testkit.Equal(t, testkit.Must(r.countOn(ctx, "node-1")), 0)
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := r.names(ctx); err != nil || len(names) != 0 {
+		t.Errorf("the Pods are %q, %v; want none", names, err)
+	}
+	if n, err := r.countOn(ctx, "node-1"); err != nil || n != 0 {
+		t.Errorf("%d Pods, error: %v", n, err)
+	}
 	root := types.NamespacedName{Namespace: "default", Name: "kube-root-ca.crt"}
 	if text, err := describe(ctx, mgr.Cache(), root, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %q, %v", text, err) // no controller manager makes it
@@ -106,9 +127,12 @@ func TestReading_DeclaresWhatItReads(t *testing.T) {
 	all := manager.New(cluster.Config(), bytesOfAll())
 	nodes := cache.ForScope[*unstructured.Unstructured](all.Cache(), cache.Scope{Kind: corev1.SchemeGroupVersion.WithKind("Node")})
 	defer run(t, all)()
-	testkit.NoError(t, nodes.WaitForSync(ctx))
-	testkit.Equal(t, nodes.State().Storage, "packed")
+	if err := nodes.WaitForSync(ctx); err != nil || nodes.State().Storage != "packed" {
+		t.Errorf("got %s, %v", nodes.State(), err)
+	}
 	for _, wait := range []func(context.Context) error{metadata.WaitForSync, small.WaitForSync, decoded.WaitForSync} {
-		testkit.Equal(t, wait(ctx), nil)
+		if err := wait(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/leaderelection"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
@@ -61,10 +60,14 @@ func TestLeases_RunInOneProcess(t *testing.T) {
 	stop()
 
 	maps := admin(t, cluster)
-	testkit.NoError(t, testkit.Err(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "color"}})))
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "color"}}); err != nil {
+		t.Fatal(err)
+	}
 	key := types.NamespacedName{Namespace: "default", Name: "color"}
 	c, err := client.New(cfg, client.Options{FieldOwner: "test"})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer c.Close()
 	paint := controller.New("paint", controller.Func[types.NamespacedName](func(ctx context.Context, key types.NamespacedName) (controller.Result, error) {
 		defer func() { led <- "client-go" }()
@@ -72,7 +75,9 @@ func TestLeases_RunInOneProcess(t *testing.T) {
 	}), controller.Options{})
 	paint.Queue().AddWith(key, workqueue.AddOptions{})
 	clientset, err := kubernetes.NewForConfigAndClient(c.Config(), c.HTTPClient())
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "default", Name: "paint"}, Client: clientset.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: "paint-1"},
@@ -87,29 +92,42 @@ func TestLeases_RunInOneProcess(t *testing.T) {
 	}()
 	<-led
 	end()
-	testkit.Equal(t, <-elected, nil)
-	testkit.Equal(t, <-warm, nil)
+	if err := <-elected; err != nil {
+		t.Error(err)
+	}
+	if err := <-warm; err != nil {
+		t.Error(err)
+	}
 	got, err := maps.GetLive(ctx, key)
-	testkit.NoError(t, err)
-	testkit.Equal(t, got.Annotations["setpoint.dev/holder"], "paint-1")
+	if err != nil || got.Annotations["setpoint.dev/holder"] != "paint-1" {
+		t.Errorf("the ConfigMap is %v, error: %v", got, err)
+	}
 }
 
 // TestOperations_ServesStateAndProbes runs the program of docs/operations.md, on free ports.
 func TestOperations_ServesStateAndProbes(t *testing.T) {
 	cluster := startCluster(t)
 	mgr, err := operations(cluster.Config(), controller.Func[types.NamespacedName](nothing), func() bool { return false })
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = mgr // it listens on fixed ports
 	l, err := server.Listen("127.0.0.1:0")
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	probed := manager.New(cluster.Config(), manager.Options{Name: "probed"})
 	server.AddHealth(probed, server.Options{Listener: l})
 	probed.AddReadyzCheck("license", func(context.Context) error { return fmt.Errorf("the license has expired") })
 	stop := run(t, probed)
 	defer stop()
-	testkit.NoError(t, probed.WaitReady(t.Context()))
+	if err := probed.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	answer, err := http.Get("http://" + l.Addr().String() + "/readyz")
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer http.DefaultClient.CloseIdleConnections()
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
@@ -144,9 +162,14 @@ func TestBatches_CreatesAsManyJobsAsWanted(t *testing.T) {
 	mgr.Add(c)
 	defer run(t, mgr)()
 	batch := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "batch"}, Data: map[string]string{"jobs": "3"}}
-	testkit.NoError(t, testkit.Err(admin(t, cluster).Create(ctx, batch)))
-	testkit.NoError(t, mgr.Idle(ctx))
+	if _, err := admin(t, cluster).Create(ctx, batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
 	jobs, err := client.Collect(client.For[*batchv1.Job](mgr.Client()).ListLive(ctx, client.ListOptions{Namespace: "default"}))
-	testkit.NoError(t, err)
-	testkit.Len(t, jobs, 3)
+	if err != nil || len(jobs) != 3 {
+		t.Errorf("%d jobs, error: %v", len(jobs), err)
+	}
 }

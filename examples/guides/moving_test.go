@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,7 +22,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/handler"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 	"github.com/setpoint-dev/setpoint/server"
 )
@@ -31,9 +32,13 @@ func TestMoving_ReportsOnAService(t *testing.T) {
 	cluster := startCluster(t)
 	t.Setenv("WATCH_NAMESPACE", "default")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	o, err := moved()
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mgr := manager.New(cluster.Config(), o)
 	server.AddMetrics(mgr, server.Options{Plain: true, Listener: listener})
 	newMoving(mgr)
@@ -43,31 +48,46 @@ func TestMoving_ReportsOnAService(t *testing.T) {
 	stop := run(t, mgr)
 
 	c, err := client.New(cluster.Config(), client.Options{FieldOwner: "test"})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer c.Close()
 	services, key := client.For[*corev1.Service](c), types.NamespacedName{Namespace: "default", Name: "web"}
 	service, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	})
-	testkit.NoError(t, err)
-	testkit.NoError(t, mgr.Idle(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Idle(ctx); err != nil {
+		t.Fatal(err)
+	}
 	list, err := admin(t, cluster).GetLive(ctx, key)
 	if err != nil || list.Data["type"] != "ClusterIP" || !metav1.IsControlledBy(list, service) {
 		t.Errorf("the ConfigMap is %v, error: %v", list, err)
 	}
 	service, err = services.GetLive(ctx, key)
-	testkit.NoError(t, err)
-	testkit.Equal(t, meta.IsStatusConditionTrue(service.Status.Conditions, "example.com/Listed"), true)
-	testkit.Equal(t, addFinalizer(ctx, services, service), nil)
+	if err != nil || !meta.IsStatusConditionTrue(service.Status.Conditions, "example.com/Listed") {
+		t.Errorf("the Service is %v, error: %v", service, err)
+	}
+	if err := addFinalizer(ctx, services, service); err != nil {
+		t.Error(err)
+	}
 	if service, err = services.GetLive(ctx, key); err != nil || len(service.Finalizers) != 1 {
 		t.Errorf("the Service is %v, error: %v", service, err)
 	}
-	testkit.Contains(t, get(t, "http://"+listener.Addr().String()+"/metrics"), `controller_runtime_reconcile_total{controller="moving"`)
+	if text := get(t, "http://"+listener.Addr().String()+"/metrics"); !strings.Contains(text, `controller_runtime_reconcile_total{controller="moving"`) {
+		t.Errorf("the metrics are %s", text)
+	}
 	stop() // sends the events
-	testkit.SlicesEqual(t, recorded(t, c, key.Name), []string{"Listed"})
+	if reasons := recorded(t, c, key.Name); !slices.Equal(reasons, []string{"Listed"}) {
+		t.Errorf("the events are %q", reasons)
+	}
 	for _, name := range []string{"east", "west"} {
-		testkit.Equal(t, seen.has(handler.ClusterKey{Cluster: name, NamespacedName: key}), true, name)
+		if !seen.has(handler.ClusterKey{Cluster: name, NamespacedName: key}) {
+			t.Errorf("the Service was not reconciled in cluster %s", name)
+		}
 	}
 }
 
@@ -88,7 +108,9 @@ func (c *clusterKeys) has(key handler.ClusterKey) bool {
 func recorded(t *testing.T, c *client.Client, name string) (reasons []string) {
 	t.Helper()
 	for e, err := range client.For[*eventsv1.Event](c).ListLive(t.Context(), client.ListOptions{Namespace: "default"}) {
-		testkit.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if e.Regarding.Name == name {
 			reasons = append(reasons, e.Reason)
 		}
@@ -99,9 +121,13 @@ func recorded(t *testing.T, c *client.Client, name string) (reasons []string) {
 func get(t *testing.T, url string) string {
 	t.Helper()
 	answer, err := http.Get(url)
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return string(text)
 }

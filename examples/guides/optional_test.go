@@ -4,7 +4,6 @@
 package guides
 
 import (
-	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -50,7 +48,9 @@ func TestOptional_AServiceMonitorWhereItIsServed(t *testing.T) {
 		newMonitored(mgr)
 		defer run(t, mgr)()
 		c, err := client.New(cfg, client.Options{FieldOwner: "test"})
-		testkit.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer c.Close()
 		monitors := client.ForKind[*unstructured.Unstructured](c, serviceMonitor)
 		crds := client.ForKind[*unstructured.Unstructured](c, schema.GroupVersionKind{
@@ -61,11 +61,19 @@ func TestOptional_AServiceMonitorWhereItIsServed(t *testing.T) {
 			if err := mgr.Idle(ctx); err != nil { // no Reconcile fails
 				t.Error(err)
 			}
-			testkit.ErrorSatisfies(t, testkit.Err(monitors.GetLive(ctx, key)), meta.IsNoMatchError, fmt.Sprintf("before round %d", round))
-			testkit.NoError(t, testkit.Err(crds.Create(ctx, serviceMonitorCRD())))
+			if _, err := monitors.GetLive(ctx, key); !meta.IsNoMatchError(err) {
+				t.Errorf("before round %d: %v", round, err)
+			}
+			if _, err := crds.Create(ctx, serviceMonitorCRD()); err != nil {
+				t.Fatal(err)
+			}
 			time.Sleep(time.Minute + 5*time.Second)
-			testkit.NotEqual(t, metav1.GetControllerOf(testkit.Must(monitors.GetLive(ctx, key))), nil, fmt.Sprintf("in round %d", round))
-			testkit.Equal(t, client.IgnoreNotFound(crds.Delete(ctx, types.NamespacedName{Name: serviceMonitorCRD().GetName()})), nil)
+			if found, err := monitors.GetLive(ctx, key); err != nil || metav1.GetControllerOf(found) == nil {
+				t.Errorf("in round %d: %v, %v", round, found, err)
+			}
+			if err := crds.Delete(ctx, types.NamespacedName{Name: serviceMonitorCRD().GetName()}); client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

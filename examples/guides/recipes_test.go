@@ -26,7 +26,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/controller"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/manager"
 )
 
@@ -59,7 +58,9 @@ func simulated(t *testing.T, test func(t *testing.T, cfg *rest.Config, user *cli
 	synctest.Test(t, func(t *testing.T) {
 		cfg := sim.New(t, scheme.Scheme, objects...).Config()
 		user, err := client.New(cfg, client.Options{FieldOwner: "user"})
-		testkit.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer user.Close()
 		test(t, cfg, user)
 	})
@@ -72,7 +73,9 @@ func named(namespace, name string) metav1.ObjectMeta {
 func idle(t *testing.T, managers ...*manager.Manager) {
 	t.Helper()
 	for _, mgr := range managers {
-		testkit.NoError(t, mgr.Idle(t.Context()))
+		if err := mgr.Idle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -97,7 +100,9 @@ func TestRecipes_TwoVersions(t *testing.T) {
 		}
 		selector := func(text string) labels.Selector {
 			s, err := labels.Parse(text)
-			testkit.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			return s
 		}
 		mgr := version(cfg, "web-operator", selector("example.com/track!=next"), reconciler(old))
@@ -138,7 +143,9 @@ func TestRecipes_QPS(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			testkit.Equal(t, time.Since(began).Round(100*time.Millisecond), want)
+			if took := time.Since(began).Round(100 * time.Millisecond); took != want {
+				t.Errorf("150 requests took %s, want %s", took, want)
+			}
 			c.Close()
 		}
 	})
@@ -148,10 +155,14 @@ func TestRecipes_Metric(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: named("default", "web"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}}}}
 	simulated(t, func(t *testing.T, cfg *rest.Config, _ *client.Client) {
 		mgr, r, err := newCounted(cfg)
-		testkit.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer run(t, mgr)()
 		idle(t, mgr)
-		testkit.Equal(t, testutil.ToFloat64(r.images.WithLabelValues("example.com")), 1)
+		if n := testutil.ToFloat64(r.images.WithLabelValues("example.com")); n != 1 {
+			t.Errorf("the metric is %v, want 1", n)
+		}
 	}, pod)
 }
 
@@ -168,14 +179,17 @@ func TestRecipes_ANoisyObject(t *testing.T) {
 		for i := range 90 {
 			for _, name := range []string{"heartbeat", "settings"} {
 				m := &corev1.ConfigMap{ObjectMeta: named("default", name), Data: map[string]string{"beat": time.Duration(i).String()}}
-				testkit.NoError(t, testkit.Err(configMaps.Update(t.Context(), m)))
+				if _, err := configMaps.Update(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
 			}
 			time.Sleep(time.Second)
 		}
 		times := strings.Fields(r.take())
 		beats := len(times) - slices.Index(times, "default/settings")
-		testkit.Equal(t, slices.Index(times, "default/settings"), 1)
-		testkit.Equal(t, beats, 90)
+		if i := slices.Index(times, "default/settings"); i != 1 || beats != 90 {
+			t.Errorf("in 90 seconds, the noisy object was reconciled %d times and the other one %d times, want 1 and 90", i, beats)
+		}
 	}, &corev1.ConfigMap{ObjectMeta: named("default", "heartbeat")}, &corev1.ConfigMap{ObjectMeta: named("default", "settings")})
 }
 
@@ -194,9 +208,13 @@ func TestRecipes_AnOwnerElsewhere(t *testing.T) {
 			`{"data":{"a":"Yg=="}}`: "",
 			`{"metadata":{"annotations":{"example.com/owner":"other/api"}}}`: "default/web other/api",
 		} {
-			testkit.NoError(t, testkit.Err(client.For[*corev1.Secret](user).Patch(t.Context(), key, types.MergePatchType, []byte(patch))))
+			if _, err := client.For[*corev1.Secret](user).Patch(t.Context(), key, types.MergePatchType, []byte(patch)); err != nil {
+				t.Fatal(err)
+			}
 			idle(t, mgr)
-			testkit.Equal(t, r.take(), want, patch)
+			if got := r.take(); got != want {
+				t.Errorf("after %s, %q was reconciled, want %q", patch, got, want)
+			}
 		}
 	}, deployment(), secret)
 }
@@ -207,9 +225,12 @@ func TestRecipes_ApplyATypedObject(t *testing.T) {
 		services, key := client.For[*corev1.Service](user), types.NamespacedName{Namespace: "default", Name: "web"}
 		for _, affinity := range []corev1.ServiceAffinity{"None", "ClientIP"} {
 			s, err := applied(t.Context(), user, key.Namespace)
-			testkit.NoError(t, err)
-			testkit.Equal(t, s.Spec.Ports[0].Port, 80)
-			testkit.Equal(t, s.Spec.SessionAffinity, affinity)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Spec.Ports[0].Port != 80 || s.Spec.SessionAffinity != affinity {
+				t.Errorf("the Service is %v, want port 80 and affinity %s", s.Spec, affinity)
+			}
 			if _, err := services.Patch(t.Context(), key, types.MergePatchType, []byte(`{"spec":{"sessionAffinity":"ClientIP"}}`), client.FieldOwner("other")); err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,6 @@ import (
 	"github.com/setpoint-dev/setpoint/client"
 	"github.com/setpoint-dev/setpoint/envtest"
 	"github.com/setpoint-dev/setpoint/envtest/sim"
-	"github.com/setpoint-dev/setpoint/internal/testkit"
 	"github.com/setpoint-dev/setpoint/webhook"
 	"github.com/setpoint-dev/setpoint/webhook/webhooktest"
 )
@@ -32,7 +31,9 @@ func installed(t *testing.T, hooks *webhook.Webhooks) *rest.Config {
 	server := sim.New(t, scheme.Scheme)
 	server.UseWebhooks(hooks.Handler(nil))
 	manifests, err := hooks.Manifests()
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var configurations []runtime.Object
 	for _, m := range manifests {
 		if strings.HasSuffix(m.GetKind(), "WebhookConfiguration") {
@@ -40,16 +41,22 @@ func installed(t *testing.T, hooks *webhook.Webhooks) *rest.Config {
 		}
 	}
 	_, ca, err := envtest.ServingCertificate()
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := envtest.Webhooks{Objects: configurations, Address: "operator.test:443", CABundle: ca}
-	testkit.NoError(t, testkit.Err(envtest.InstallWebhooks(t.Context(), server.Config(), w)))
+	if _, err := envtest.InstallWebhooks(t.Context(), server.Config(), w); err != nil {
+		t.Fatal(err)
+	}
 	return server.Config()
 }
 
 func newClient(t *testing.T, cfg *rest.Config) *client.Client {
 	t.Helper()
 	c, err := client.New(cfg, client.Options{})
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(c.Close)
 	return c
 }
@@ -61,20 +68,34 @@ func TestWebhooks_KeepRefusesADeletion(t *testing.T) {
 	c := newClient(t, cfg)
 	maps := client.For[*corev1.ConfigMap](c)
 	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept", Annotations: map[string]string{"web.example.com/keep": "true"}}}
-	testkit.NoError(t, testkit.Err(maps.Create(t.Context(), kept)))
+	if _, err := maps.Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
 	key := types.NamespacedName{Namespace: "default", Name: "kept"}
-	testkit.ErrorContains(t, maps.Delete(t.Context(), key), "the ConfigMap kept has the annotation web.example.com/keep; remove it first")
-	testkit.NoError(t, testkit.Err(maps.Patch(t.Context(), key, types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))))
-	testkit.Equal(t, maps.Delete(t.Context(), key), nil)
+	if err := maps.Delete(t.Context(), key); err == nil || !strings.Contains(err.Error(), "the ConfigMap kept has the annotation web.example.com/keep; remove it first") {
+		t.Errorf("the deletion returned %v", err)
+	}
+	if _, err := maps.Patch(t.Context(), key, types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), key); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestWebhooks_Generate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "webhooks.yaml")
-	testkit.NoError(t, generate(newWebhooks(scheme.Scheme), file))
+	if err := generate(newWebhooks(scheme.Scheme), file); err != nil {
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile(file)
-	testkit.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, want := range []string{"kind: ValidatingWebhookConfiguration", "name: keep.web.example.com"} {
-		testkit.Contains(t, string(text), want)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
 	}
 }
 
@@ -107,12 +128,16 @@ func TestWebhooks_Moving(t *testing.T) {
 	moveValidator(hooks, old{})
 	c := newClient(t, installed(t, hooks))
 	empty := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "empty"}}
-	testkit.ErrorContains(t, testkit.Err(client.For[*corev1.ConfigMap](c).Create(t.Context(), empty)), "denied the request: it has no data")
+	if _, err := client.For[*corev1.ConfigMap](c).Create(t.Context(), empty); err == nil || !strings.Contains(err.Error(), "denied the request: it has no data") {
+		t.Errorf("the creation returned %v", err)
+	}
 }
 
 func TestWebhooks_Options(t *testing.T) {
 	for _, o := range []webhook.Options{mounted(), times()} {
 		o.Name, o.Scheme, o.Service = "a", scheme.Scheme, types.NamespacedName{Namespace: "a", Name: "b"}
-		testkit.Equal(t, o.Validate(), nil)
+		if err := o.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
 }

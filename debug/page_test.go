@@ -38,9 +38,7 @@ func TestPage_IsSmallAndSelfContained(t *testing.T) {
 		testkit.Equal(t, get(t, h, "POST", path).Code, http.StatusMethodNotAllowed, fmt.Sprintf("POST %s", path))
 	}
 	t.Logf("the page has %d bytes", size)
-	if size > 200_000 {
-		t.Errorf("the page has %d bytes", size)
-	}
+	testkit.AtMost(t, size, 200_000)
 }
 
 // TestPage_Headers: a browser runs only the page's own script, and shows the page in no frame.

@@ -226,9 +226,8 @@ func TestW6_Classes(t *testing.T) {
 		}
 	}
 	for i, share := range []int{1600, 400, 100} {
-		if n[i] < share-1 || n[i] > share+1 {
-			t.Errorf("deliveries are %v, want 1600, 400 and 100", n)
-		}
+		testkit.AtLeast(t, n[i], share-1, n)
+		testkit.AtMost(t, n[i], share+1, n)
 	}
 }
 
@@ -265,9 +264,7 @@ func TestFairTenantsAreForgotten(t *testing.T) {
 			settled(t, mustGet(t, q).Done())
 		}
 	}
-	if n := len(q.core.fair.tenants); n > 4*minIdle {
-		t.Errorf("%d tenants are remembered", n)
-	}
+	testkit.AtMost(t, len(q.core.fair.tenants), 4*minIdle)
 }
 
 // TestFairRebase: shares stay exact after virtual time was reduced.
@@ -293,10 +290,7 @@ func TestFairRebase(t *testing.T) {
 		}
 		settled(t, item.Done())
 	}
-	if high-low > 1+1.0/3+1e-6 || n["a"]+n["b"] != 1500 {
-		t.Errorf("shares are %v, apart by %v", n, high-low)
-	}
-	if v := q.core.fair.classes[1].virtual; v > rebaseAt+1e7 {
-		t.Errorf("virtual time is %v", v)
-	}
+	testkit.AtMost(t, high-low, 1+1.0/3+1e-6)
+	testkit.Equal(t, n["a"]+n["b"], 1500)
+	testkit.AtMost(t, q.core.fair.classes[1].virtual, rebaseAt+1e7)
 }

@@ -33,9 +33,7 @@ func TestW1_OneHolder(t *testing.T) {
 				if !ok {
 					return
 				}
-				if holders[item.Key()].Add(1) > 1 {
-					t.Errorf("key %d is held twice", item.Key())
-				}
+				testkit.AtMost(t, holders[item.Key()].Add(1), 1)
 				deliveries.Add(1)
 				runtime.Gosched()
 				holders[item.Key()].Add(-1)
@@ -53,9 +51,7 @@ func TestW1_OneHolder(t *testing.T) {
 	adders.Wait()
 	settled(t, q.Drain(ctx))
 	workers.Wait()
-	if deliveries.Load() < 4 {
-		t.Errorf("only %d deliveries", deliveries.Load())
-	}
+	testkit.AtLeast(t, deliveries.Load(), 4)
 }
 
 func TestW2_AddsBeforeTakingMerge(t *testing.T) {

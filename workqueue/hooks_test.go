@@ -131,9 +131,8 @@ func TestHooks_Concurrently(t *testing.T) {
 	for _, reasons := range []int{0, -1} {
 		var opened, closed, added, taken, settles atomic.Int64
 		long := func(d time.Duration) {
-			if d < 0 || d > time.Minute {
-				t.Errorf("a time is %v", d)
-			}
+			testkit.AtLeast(t, d, 0)
+			testkit.AtMost(t, d, time.Minute)
 		}
 		q := newQueue(t, Options[int]{Reasons: reasons, Classes: ThreeClasses(), Hook: hook.Join(
 			hook.On(func(*hook.QueueOpened) { opened.Add(1) }),
@@ -207,9 +206,7 @@ func TestHooksMayUseTheQueue(t *testing.T) {
 	_ = item.Done()
 	order(t, q)
 	settled(t, q.Drain(ctx))
-	if calls < 10 {
-		t.Errorf("only %d calls", calls)
-	}
+	testkit.AtLeast(t, calls, 10)
 }
 
 type using func()
@@ -248,9 +245,7 @@ func TestNoAllocation(t *testing.T) {
 		for range 5 {
 			cycle()
 		}
-		if n := testing.AllocsPerRun(5, cycle); n > 0 {
-			t.Errorf("%s: %v allocations for %d keys", which, n, len(keys))
-		}
+		testkit.Equal(t, testing.AllocsPerRun(5, cycle), 0, which)
 	}
 }
 
@@ -307,8 +302,6 @@ func TestMemory(t *testing.T) {
 	q.Add(1)
 	order(t, q)
 	q.Add(1)
-	if n := q.core.entries.End(); n > slab.ChunkLen {
-		t.Errorf("room for %d entries is kept for one key", n)
-	}
+	testkit.AtMost(t, q.core.entries.End(), slab.ChunkLen)
 	testkit.Len(t, order(t, q), 1, "deliveries")
 }

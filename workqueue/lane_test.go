@@ -123,9 +123,7 @@ func TestW6_RetriesDoNotPutOffAnAdd(t *testing.T) {
 		for others := 0; ; others++ {
 			item := mustGet(t, q)
 			if item.Key() == -1 {
-				if others > most {
-					t.Errorf("a storm of class %v: the add was taken after %d others, want %d at most", class, others, most)
-				}
+				testkit.AtMost(t, others, most, class)
 				break
 			}
 			_, err := item.Retry(nil)
@@ -152,9 +150,8 @@ func TestW6_RetriesGetAFifth(t *testing.T) {
 		}
 		settled(t, item.Done())
 	}
-	if retries < 199 || retries > 201 {
-		t.Errorf("of 1,000 deliveries %d were retries, want 200", retries)
-	}
+	testkit.AtLeast(t, retries, 199)
+	testkit.AtMost(t, retries, 201)
 }
 
 // TestW6_AnAddOfARetryIsAnAdd: a ready retry that is added in its class overtakes other retries.

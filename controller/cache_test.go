@@ -179,24 +179,18 @@ func TestS6_ThousandWatches(t *testing.T) {
 		rounds(10)
 		goroutines, watches, heap := runtime.NumGoroutine(), api.Watches(), heapNow()
 		rounds(500)
-		if n := runtime.NumGoroutine(); n > goroutines+10 { // some of the runtime's come and go
-			t.Errorf("%d goroutines, %d before", n, goroutines)
-		}
+		testkit.AtMost(t, runtime.NumGoroutine(), goroutines+10) // some of the runtime's come and go
 		if n := api.Watches(); n != watches || n != 1 {
 			t.Errorf("%d watches, %d before", n, watches)
 		}
-		if grown := heapNow() - heap; grown > 8<<20 { // one mapper alone would be 64 MB
-			t.Errorf("the heap has grown by %d kB", grown>>10)
-		}
+		testkit.AtMost(t, heapNow()-heap, 8<<20) // one mapper alone would be 64 MB
 		alive := 0
 		for _, m := range left {
 			if m.Value() != nil {
 				alive++
 			}
 		}
-		if alive > 0 {
-			t.Errorf("%d of %d sources are still held", alive, len(left))
-		}
+		testkit.Equal(t, alive, 0)
 		cancel()
 		ok(t, <-ended)
 	})

@@ -266,9 +266,7 @@ func TestC6_Bound(t *testing.T) {
 				t.Errorf("stale in Reconcile %d: %v", i, stale)
 			}
 		}
-		if r.control.Remembered() > 0 {
-			t.Error("what is shown is remembered")
-		}
+		testkit.Equal(t, r.control.Remembered(), 0)
 	})
 }
 
@@ -425,9 +423,7 @@ func TestC6_LeavesNothingBehind(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if n := r.control.Remembered(); n > 1000 {
-			t.Errorf("the past of %d keys is kept", n)
-		}
+		testkit.AtMost(t, r.control.Remembered(), 1000)
 	})
 }
 
@@ -508,9 +504,7 @@ func TestC6_NothingToRemember(t *testing.T) {
 			r := newRig(t, o, workqueue.Options[types.NamespacedName]{}, nil, steps...)
 			r.start()
 			r.after(time.Minute)
-			if n := r.control.Remembered(); n > 0 {
-				t.Errorf("%+v: the past of %d keys is kept", o, n)
-			}
+			testkit.Equal(t, r.control.Remembered(), 0, o)
 		}
 	})
 }

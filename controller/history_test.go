@@ -92,9 +92,7 @@ func TestHistory_Quiet(t *testing.T) {
 	none := measure(controller.NewHistory(0))
 	with := measure(h)
 	t.Logf("%.1f MB", float64(with-none)/1e6)
-	if with-none > 32e6 {
-		t.Errorf("the history of 100,000 quiet keys takes %d bytes", with-none)
-	}
+	testkit.AtMost(t, with-none, 32e6)
 }
 
 // TestHistory_HealthyFirst: at the limit, the healthy keys are forgotten first, then older

@@ -174,9 +174,7 @@ func TestP1_AStopDropsTheKeys(t *testing.T) {
 				r.control.Resume()
 				r.wantSeen("stopped", time.Minute, "")
 				r.wantEmptyQueue("stopped")
-				if n := r.control.Remembered() + r.control.Spinning(); n > 0 {
-					t.Errorf("%d records are left", n)
-				}
+				testkit.Equal(t, r.control.Remembered()+r.control.Spinning(), 0)
 				if n := r.control.Snapshot().Slots; n == nil || *n != 0 {
 					t.Errorf("it serves %v slots", n)
 				}
@@ -310,9 +308,7 @@ func TestP4_AnAdoptionWaitsForTheFormerOwnersWrites(t *testing.T) {
 		if len(r.taken) != 1 || r.taken[0].Took != 10*time.Second || r.taken[0].Writes != 1 || r.taken[0].Expired {
 			t.Errorf("told %+v", r.taken)
 		}
-		if len(a.Waiting())+len(b.Waiting()) > 0 {
-			t.Errorf("waiting: %v, %v", a.Waiting(), b.Waiting())
-		}
+		testkit.Equal(t, len(a.Waiting())+len(b.Waiting()), 0, "waiting")
 	})
 }
 

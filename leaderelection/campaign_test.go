@@ -129,9 +129,7 @@ func TestStopWhileAcquiringIsNotAnswered(t *testing.T) {
 		began := time.Now()
 		stop()
 		ok(t, result())
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %s to stop", took)
-		}
+		testkit.AtMost(t, time.Since(began), time.Second)
 	})
 }
 
@@ -147,9 +145,7 @@ func TestReleaseFailsSoon(t *testing.T) {
 				began := time.Now()
 				stop()
 				ok(t, result())
-				if took := time.Since(began); took > 2*time.Second {
-					t.Errorf("it took %s to stop", took)
-				}
+				testkit.AtMost(t, time.Since(began), 2*time.Second)
 				a.want(t, "acquired operator", "released operator: true")
 			})
 		})
@@ -173,9 +169,8 @@ func TestHandOverByRelease(t *testing.T) {
 		ok(t, resultA())
 		released := time.Now()
 		testkit.Pass(10 * time.Second)
-		if took := led.Sub(released); led.IsZero() || took > 5*time.Second {
-			t.Errorf("b leads %s after a's release, want at most a RetryPeriod with its jitter", took)
-		}
+		testkit.Equal(t, led.IsZero(), false)
+		testkit.AtMost(t, led.Sub(released), 5*time.Second)
 		stopB()
 		ok(t, resultB())
 		b.want(t, "a leads operator", "acquired operator", "released operator: false")
@@ -218,9 +213,7 @@ func TestNeverTwoLeaders(t *testing.T) {
 			var leaders, terms atomic.Int32
 			lead := func(_, work context.Context) error {
 				terms.Add(1)
-				if leaders.Add(1) > 1 {
-					t.Error("two lead at once")
-				}
+				testkit.AtMost(t, leaders.Add(1), 1)
 				<-work.Done()
 				leaders.Add(-1)
 				return nil
@@ -261,9 +254,7 @@ func TestNeverTwoLeaders(t *testing.T) {
 					ok(t, r.result())
 				}
 			}
-			if n := terms.Load(); n < 20 {
-				t.Errorf("only %d terms", n)
-			}
+			testkit.AtLeast(t, terms.Load(), 20)
 		})
 	}
 }

@@ -143,9 +143,7 @@ func TestNeverTwoLeaders_DespiteDeletedLeases(t *testing.T) {
 			var leaders, terms atomic.Int32
 			lead := func(_, work context.Context) error {
 				terms.Add(1)
-				if leaders.Add(1) > 1 {
-					t.Errorf("seed %d: two lead at once", seed)
-				}
+				testkit.AtMost(t, leaders.Add(1), 1, "seed", seed)
 				<-work.Done()
 				leaders.Add(-1)
 				return nil
@@ -175,9 +173,7 @@ func TestNeverTwoLeaders_DespiteDeletedLeases(t *testing.T) {
 				}
 				time.Sleep(time.Duration(random.Int64N(int64(20 * time.Second))))
 			}
-			if n := terms.Load(); n < 20 {
-				t.Errorf("only %d terms", n)
-			}
+			testkit.AtLeast(t, terms.Load(), 20)
 			for i, r := range replicas {
 				r.cut() // the terms are lost
 				stops[i]()

@@ -144,9 +144,8 @@ func TestPreflight_LineHasALimit(t *testing.T) {
 		for l := range strings.Lines(out.String()) {
 			longest = max(longest, len(l))
 		}
-		if longest > 10<<10 || !strings.Contains(out.String(), "kubectl setpoint rbac prints roles") {
-			t.Errorf("the longest line has %d bytes", longest)
-		}
+		testkit.AtMost(t, longest, 10<<10)
+		testkit.Contains(t, out.String(), "kubectl setpoint rbac prints roles")
 	})
 }
 

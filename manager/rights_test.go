@@ -365,9 +365,8 @@ func TestPreflight_EndsWithTheManager(t *testing.T) {
 		began := time.Now()
 		stop()
 		ok(t, result())
-		if took := time.Since(began); took > 0 || len(rightsLogged(t, &out)) > 0 {
-			t.Errorf("it took %s, and the log has %v", took, rightsLogged(t, &out))
-		}
+		testkit.Equal(t, time.Since(began), 0)
+		testkit.Len(t, rightsLogged(t, &out), 0)
 	})
 }
 

@@ -158,9 +158,7 @@ func TestM4_ErrorsCarryTheNameOfWhatFailed(t *testing.T) {
 					if !strings.HasPrefix(err.Error(), test.wants[0]) {
 						t.Errorf("Run returned %v", err)
 					}
-					if took := time.Since(began); took > time.Second {
-						t.Errorf("Run returned after %s", took)
-					}
+					testkit.AtMost(t, time.Since(began), time.Second)
 					testkit.Equal(t, holder(api), "", "holds the lease")
 				})
 			})
@@ -340,9 +338,7 @@ func TestLogger(t *testing.T) {
 			for _, line := range []string{"msg=ready", "msg=leading", "msg=\"hello from a function\"", "msg=\"the lease is released\""} {
 				testkit.Contains(t, used.String(), line, fmt.Sprintf("the log has no %s", line))
 			}
-			if other.Len() > 0 {
-				t.Errorf("another logger was used:\n%s", other.String())
-			}
+			testkit.Equal(t, other.String(), "")
 		})
 	}
 }

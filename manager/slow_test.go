@@ -108,9 +108,7 @@ func TestM3_SlowClientsHoldNoStop(t *testing.T) {
 		testkit.Pass(time.Second)
 		stop()
 		ok(t, result())
-		if took := time.Since(last); took > time.Second {
-			t.Errorf("Run returned %s after the last work", took)
-		}
+		testkit.AtMost(t, time.Since(last), time.Second)
 		clients.Wait()
 	})
 }
@@ -139,9 +137,7 @@ func TestM3_ASlowClientOfEachKindHoldsNoStop(t *testing.T) {
 					began := time.Now()
 					stop()
 					ok(t, result())
-					if took := time.Since(began); took > time.Second {
-						t.Errorf("Run returned after %s", took)
-					}
+					testkit.AtMost(t, time.Since(began), time.Second)
 					<-done
 				})
 			})
@@ -164,9 +160,7 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 			testkit.NoError(t, err)
 			began := time.Now()
 			kind.run(conn)
-			if took := time.Since(began); took > 70*time.Second { // body and answer
-				t.Errorf("%q is connected for %s", kind.head, took)
-			}
+			testkit.AtMost(t, time.Since(began), 70*time.Second, kind.head) // body and answer
 		}
 		stop()
 		ok(t, result())
@@ -361,6 +355,6 @@ func TestHijackedConnectionsHaveNoDeadlines(t *testing.T) {
 		ok(t, result())
 		go func() { _, _ = io.WriteString(client, "hello\n") }()
 		line, err := bufio.NewReader(conn).ReadString('\n')
-		testkit.Equal(t, line, "hello\n")
+		testkit.Equal(t, line, "hello\n", err)
 	})
 }

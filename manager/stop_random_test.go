@@ -354,9 +354,7 @@ func (x *tangle) run() {
 			t.Errorf("%s has stopped, but the error names it as running:\n%v", name, err)
 		}
 	}
-	if n := x.requests.Load(); n > 20_000 {
-		t.Errorf("%d requests in %s", n, ended.Sub(began))
-	}
+	testkit.AtMost(t, x.requests.Load(), 20_000)
 	close(x.free)
 	others.Wait()
 	testkit.Pass(time.Minute)

@@ -227,9 +227,7 @@ func TestM3_StopInAnyPhase(t *testing.T) {
 				began := time.Now()
 				stop()
 				ok(t, result())
-				if took := time.Since(began); took > test.atMost {
-					t.Errorf("it took %s to stop, want at most %s", took, test.atMost)
-				}
+				testkit.AtMost(t, time.Since(began), test.atMost)
 				testkit.Equal(t, api.Watches(), 0)
 			})
 		})

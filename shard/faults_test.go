@@ -296,22 +296,18 @@ func TestP2_AWebhookEditsTheAssignment(t *testing.T) {
 				f.pass(10 * time.Second)
 				before := writes.Load()
 				testkit.Len(t, f.pass(time.Minute), 0)
-				if n := writes.Load() - before; n > 4*60 {
-					t.Errorf("%d writes of the assignment by 4 members in a minute", n)
-				}
+				testkit.AtMost(t, writes.Load()-before, 4*60)
 				for _, r := range f.all[:4] {
 					all, since := unserved(r)
-					if len(all) != 256 || time.Since(since) < time.Minute {
-						t.Errorf("%s reports %d slots for %s", r.name, len(all), time.Since(since))
-					}
+					testkit.Len(t, all, 256)
+					testkit.AtLeast(t, time.Since(since), time.Minute, r.name)
 				}
 				said := 0
 				for _, log := range logs {
 					said += lines(log, "look for an admission webhook that changes Leases")
 				}
-				if said == 0 || said > 3*4 {
-					t.Errorf("%d lines about a webhook\n%s", said, logs["a"])
-				}
+				testkit.NotEqual(t, said, 0)
+				testkit.AtMost(t, said, 3*4)
 				on.Store(false)
 				f.passUntil("four members again", time.Minute, even(4, 256))
 			})
@@ -341,9 +337,7 @@ func TestP2_APersonEditsEachAssignment(t *testing.T) {
 				}
 			}
 		}
-		if edits > 4*60 {
-			t.Errorf("the members have written %d times in a minute", edits)
-		}
+		testkit.AtMost(t, edits, 4*60)
 		for _, r := range f.all {
 			// Between two looks all members may acknowledge an assignment, which begins another
 			// age. An age spans many edits.
@@ -375,9 +369,9 @@ func TestP2_ASlotCacheThatHangs(t *testing.T) {
 		began := time.Now()
 		f.pass(time.Minute)
 		all, since := unserved(b)
-		if len(all) != 256 || time.Since(since) < 50*time.Second || since.Before(began) {
-			t.Errorf("b reports %d slots for %s: %+v", len(all), time.Since(since), b.Status().Unserved)
-		}
+		testkit.Len(t, all, 256)
+		testkit.AtLeast(t, time.Since(since), 50*time.Second)
+		testkit.Equal(t, since.Before(began), false)
 		f.start("c", shard.Options{SlotCache: newSlotCache()})
 		f.passUntil("half of them", time.Minute, func(counts map[string]int) bool { return counts["c"] == 128 })
 		b.stop()

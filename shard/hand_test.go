@@ -57,9 +57,8 @@ func TestP1_NeverALeaderAndAGroup(t *testing.T) {
 		time.Sleep(time.Second)
 		a := f.start("a", shard.Options{})
 		b := f.start("b", shard.Options{})
-		if f.pass(time.Minute)["a"]+f.judge()["b"] > 0 || !leads() {
-			t.Error("a group works while a leader leads")
-		}
+		testkit.Equal(t, f.pass(time.Minute)["a"]+f.judge()["b"], 0)
+		testkit.Equal(t, leads(), true)
 		stop()
 		took := f.passUntil("the group", 5*time.Second, func(counts map[string]int) bool { return counts["a"]+counts["b"] == 256 })
 		t.Logf("the group works after %s", took)
@@ -184,9 +183,8 @@ func TestGroup_AnotherHashIsRefused(t *testing.T) {
 		a := f.start("a", shard.Options{})
 		f.passUntil("one member", 5*time.Second, even(1, 256))
 		b := f.start("b", shard.Options{Partitioner: shard.ByNamespace()})
-		if f.pass(time.Minute)["b"] > 0 || !strings.Contains(b.Status().Trouble, "its members use other settings") {
-			t.Errorf("%+v", b.Status())
-		}
+		testkit.Equal(t, f.pass(time.Minute)["b"], 0)
+		testkit.Contains(t, b.Status().Trouble, "its members use other settings")
 		a.stop()
 		f.passUntil("the other one", 5*time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
 	})
@@ -218,9 +216,7 @@ func TestGroup_LeaseWrites(t *testing.T) {
 			old.stop()
 			n := minute()
 			t.Logf("%d writes in a minute in which one of 5 members is replaced", n)
-			if n > 5*30 {
-				t.Errorf("%d writes of 5 members in a minute with one move", n)
-			}
+			testkit.AtMost(t, n, 5*30)
 		}
 	})
 }
@@ -268,9 +264,7 @@ func TestGroup_TheLeaseOfAnOldLeader(t *testing.T) {
 		f.start("a", shard.Options{})
 		f.start("b", shard.Options{})
 		f.passUntil("two members", time.Minute, even(2, 256))
-		if n := f.leaseVersions(); n > 200 {
-			t.Errorf("%d writes", n)
-		}
+		testkit.AtMost(t, f.leaseVersions(), 200)
 	})
 }
 

@@ -97,9 +97,8 @@ func TestP6_ARollingUpdateMovesEachSlotOnce(t *testing.T) {
 		f.pass(time.Minute)
 		note()
 		testkit.Equal(t, even(4, 256)(f.judge()), true, f.judge())
-		if slices.Max(moves[:]) > 1 || slices.Min(moves[:]) != 1 {
-			t.Errorf("moves of the slots: %v", moves)
-		}
+		testkit.AtMost(t, slices.Max(moves[:]), 1, "moves of the slots")
+		testkit.Equal(t, slices.Min(moves[:]), 1, "moves of the slots")
 	})
 }
 
@@ -135,9 +134,7 @@ func TestP1_ASlotWaitsForRunningWork(t *testing.T) {
 		}
 		done()
 		took := f.passUntil("the last one", time.Second, func(counts map[string]int) bool { return counts["b"] == 256 })
-		if took > 50*time.Millisecond {
-			t.Errorf("the slot moves %s after its work has returned", took)
-		}
+		testkit.AtMost(t, took, 50*time.Millisecond)
 		testkit.NotEqual(t, work.Term.Trusted(), nil)
 		testkit.Equal(t, work.Begin(), false)
 	})

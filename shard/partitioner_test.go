@@ -74,9 +74,8 @@ func TestBy_NumberedNamesSpread(t *testing.T) {
 		for _, n := range count {
 			used, most = used+min(n, 1), max(most, n)
 		}
-		if used < 240 || most > 16 {
-			t.Errorf("%s: 1,000 keys like %s use %d slots, up to %d keys in one", test.by, test.format, used, most)
-		}
+		testkit.AtLeast(t, used, 240, test.by, test.format)
+		testkit.AtMost(t, most, 16, test.by, test.format)
 	}
 }
 

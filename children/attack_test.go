@@ -248,9 +248,7 @@ func TestK1_StoredFormsCostOneApply(t *testing.T) {
 		w.touch("a")
 		w.rollOut("d")
 		w.touch("a")
-		if w.writes() > n+1 {
-			t.Errorf("%d writes after a restart: %s", w.writes()-n, w.states("a"))
-		}
+		testkit.AtMost(t, w.writes(), n+1, w.states("a"))
 		if d := w.object(sim.Deployments, "d"); len(d.GetOwnerReferences()) != 2 || !slices.Equal(d.GetFinalizers(), []string{"example.com/x"}) {
 			t.Errorf("owners %v, finalizers %v", d.GetOwnerReferences(), d.GetFinalizers())
 		}
@@ -387,11 +385,11 @@ func TestReconcile_AfterASkippedChild(t *testing.T) {
 		w.api.Serve(w.widget)
 		time.Sleep(time.Minute)
 		result, err = w.set.Reconcile(t.Context(), w.owner, optional, children.With(configMap("one", "1"), children.After(optional)))
-		testkit.NoError(t, err, "once served")
+		testkit.NoError(t, err, "once served", result)
 		testkit.NotEqual(t, w.api.Object(w.widget, "default", "w"), nil, "once served")
 		time.Sleep(time.Minute)
 		result, err = w.set.Reconcile(t.Context(), w.owner)
-		testkit.NoError(t, err)
+		testkit.NoError(t, err, result)
 		testkit.Equal(t, w.api.Object(w.widget, "default", "w"), nil)
 		testkit.Equal(t, w.api.Object(sim.ConfigMaps, "default", "one"), nil)
 	})
@@ -512,9 +510,7 @@ func TestReconcile_Storm(t *testing.T) {
 				n := w.writes()
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				if got := w.writes() - n; got > 200 {
-					t.Errorf("%d writes in a quiet hour", got)
-				}
+				testkit.AtMost(t, w.writes()-n, 200)
 			})
 		})
 	}
@@ -603,9 +599,7 @@ func TestDelete_Storm(t *testing.T) {
 						w.restart()
 					}
 				}
-				if n := w.api.Stored(sim.ConfigMaps); n > 0 {
-					t.Errorf("%d children are left", n)
-				}
+				testkit.Equal(t, w.api.Stored(sim.ConfigMaps), 0)
 			})
 		})
 	}
@@ -655,9 +649,7 @@ func TestReconcile_DoesNotRecreateInALoop(t *testing.T) {
 			_ = unstructured.SetNestedField(u.Object, "1", "metadata", "annotations", "deployment.kubernetes.io/revision")
 		})
 		time.Sleep(time.Hour)
-		if n := w.api.Count("delete", sim.Deployments); n > 0 {
-			t.Errorf("%d deletions: %v, %s", n, w.err("a"), w.states("a"))
-		}
+		testkit.Equal(t, w.api.Count("delete", sim.Deployments), 0, w.states("a"))
 		testkit.ErrorContains(t, w.err("a"), "immutable")
 	})
 }

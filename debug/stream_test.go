@@ -102,7 +102,7 @@ func open(t *testing.T, url string) *http.Response {
 	resp, err := c.Do(r)
 	testkit.NoError(t, err)
 	line, err := bufio.NewReader(resp.Body).ReadString('\n')
-	testkit.Equal(t, line, "event: summary\n")
+	testkit.Equal(t, line, "event: summary\n", err)
 	return resp
 }
 

@@ -168,7 +168,8 @@ func TestBundle_AWriteThatDoesNotLastSlowsDown(t *testing.T) {
 					if c.of != sim.Secrets {
 						writes = w.server.Count("apply", c.of)
 					}
-					testkit.Between(t, writes, 5*replicas, 15*replicas) // a few at once, then with a delay of up to 5 minutes
+					// a few at once, then with a delay of up to 5 minutes
+					testkit.Between(t, writes, 5*replicas, 15*replicas)
 					w.reset(targets[1], pinned)
 					time.Sleep(time.Second)
 					synctest.Wait()

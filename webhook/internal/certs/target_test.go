@@ -71,7 +71,8 @@ func TestBundle_AFightSlowsDown(t *testing.T) {
 				resets++
 			}
 		}
-		testkit.Between(t, resets, 8, 20) // a few at once, then with a delay of up to 5 minutes
+		// a few at once, then with a delay of up to 5 minutes
+		testkit.Between(t, resets, 8, 20)
 		testkit.Contains(t, w.logs.String(), "remove caBundle from the manifests that the-tool applies", "the log has no remedy")
 	})
 }

@@ -124,17 +124,15 @@ func TestClientset(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}, Data: map[string]string{"large": strings.Repeat("x", 500_000)},
 		}, metav1.CreateOptions{})
 		testkit.NoError(t, err)
-		if e := <-watcher.ResultChan(); e.Type != watch.Added || e.Object.(*corev1.ConfigMap).UID != made.UID {
-			t.Errorf("the watch has %v %v", e.Type, e.Object)
-		}
+		e := <-watcher.ResultChan()
+		testkit.Equal(t, e.Type, watch.Added)
+		testkit.Equal(t, e.Object.(*corev1.ConfigMap).UID, made.UID)
 		list, err := maps.List(ctx, metav1.ListOptions{}) // large enough to be compressed
 		if err != nil || len(list.Items) != 1 || list.Items[0].Data["large"] != made.Data["large"] {
 			t.Errorf("the list has %v, %v", len(list.Items), err)
 		}
 		testkit.NoError(t, maps.Delete(ctx, made.Name, metav1.DeleteOptions{}))
-		if e := <-watcher.ResultChan(); e.Type != watch.Deleted {
-			t.Errorf("the watch has %v %v", e.Type, e.Object)
-		}
+		testkit.Equal(t, (<-watcher.ResultChan()).Type, watch.Deleted)
 		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(ctx, made.Name, metav1.GetOptions{})), apierrors.IsNotFound)
 		watcher.Stop()
 		testkit.NoError(t, seen.WaitEnded(ctx, 5))
@@ -144,9 +142,7 @@ func TestClientset(t *testing.T) {
 		}
 		want := []string{"watch configmaps  200", "create configmaps  201", "list configmaps  200",
 			"delete configmaps " + made.Name + " 200", "get configmaps " + made.Name + " 404"}
-		if !slices.Equal(got, want) {
-			t.Errorf("the log is\n%s, want\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		testkit.Equal(t, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	})
 	testkit.Equal(t, c.Counts()[Kind{Verb: "list", Resource: "configmaps"}], 4, "lists are counted")
 }
@@ -163,9 +159,9 @@ func TestDynamicClient(t *testing.T) {
 	patch := []byte(`{"metadata": {"labels": {"a": "b"}}}`)
 	testkit.ErrorSatisfies(t, testkit.Err(namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{})), apierrors.IsConflict)
 	var patched *unstructured.Unstructured
-	if patched, err = namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil || patched.GetLabels()["a"] != "b" {
-		t.Errorf("got %v, %v", patched, err)
-	}
+	patched, err = namespaces.Patch(ctx, c.namespace, "application/merge-patch+json", patch, metav1.PatchOptions{})
+	testkit.NoError(t, err)
+	testkit.Equal(t, patched.GetLabels()["a"], "b")
 	testkit.Equal(t, f.Hits(), 1)
 }
 
@@ -183,9 +179,9 @@ func TestRefuseClientset(t *testing.T) {
 			"create": client.Post().Resource("namespaces").Body(&corev1.Namespace{}).MaxRetries(0).Do(testContext(t)).Error(),
 			"watch":  watching,
 		} {
-			if seconds, ok := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !ok || seconds != 7 {
-				t.Errorf("%s: got %v, to be repeated after %d s", what, err, seconds)
-			}
+			testkit.ErrorSatisfies(t, err, apierrors.IsTooManyRequests, what)
+			seconds, ok := apierrors.SuggestsClientDelay(err)
+			testkit.Equal(t, fmt.Sprint(seconds, ok), "7 true", what)
 		}
 		testkit.Equal(t, f.Hits(), 3, "requests were refused")
 	})
@@ -211,9 +207,8 @@ func TestLoseClientset(t *testing.T) {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		maps := clientset(t, cfg).CoreV1().ConfigMaps(c.namespace)
 		_, err := maps.Create(ctx, object, metav1.CreateOptions{})
-		if err == nil || apierrors.ReasonForError(err) != "" {
-			t.Errorf("the answer arrived: %v", err)
-		}
+		testkit.NotEqual(t, err, nil, "the answer arrived")
+		testkit.Equal(t, apierrors.ReasonForError(err), "", "the answer arrived")
 		testkit.ErrorSatisfies(t, testkit.Err(maps.Create(ctx, object, metav1.CreateOptions{})), apierrors.IsAlreadyExists, "the second create ends with")
 	})
 }
@@ -235,9 +230,7 @@ func (c *cluster) informer(t *testing.T, cfg *rest.Config) *watching {
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
 	open := c.Add(Rule{Match: Match{Config: cfg, Verbs: []string{"watch"}}})
 	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), generic.Informer().HasSynced) {
-		t.Fatal("the informer does not sync")
-	}
+	testkit.Equal(t, cache.WaitForCacheSync(ctx.Done(), generic.Informer().HasSynced), true)
 	testkit.NoError(t, open.WaitHits(ctx, 1))
 	return w
 }
@@ -273,15 +266,12 @@ func TestInformerIsBehind(t *testing.T) {
 		watch := Match{Config: cfg, Verbs: []string{"watch"}, Resources: []string{"configmaps"}}
 		freeze, lag := c.Add(Rule{Match: watch, Freeze: true}), c.Add(Rule{Match: watch, Lag: time.Hour})
 		c.create(ctx, t, c.direct, name)
-		if err := freeze.WaitHeld(ctx, 1); err != nil { // the event is in the proxy now
-			t.Fatal(err)
-		}
+		testkit.NoError(t, freeze.WaitHeld(ctx, 1)) // the event is in the proxy now
 		testkit.Equal(t, informer.has(name, c.namespace), false, "the event got through while its watch was frozen")
 		freeze.Remove()
 		other := clientset(t, c.through(t, mediaType, protocol)) // is not late
-		if _, err := other.CoreV1().ConfigMaps(c.namespace).Get(ctx, name, metav1.GetOptions{}); err != nil || informer.has(name, c.namespace) {
-			t.Errorf("the live read says %v; the informer has it: %v", err, informer.has(name, c.namespace))
-		}
+		testkit.NoError(t, testkit.Err(other.CoreV1().ConfigMaps(c.namespace).Get(ctx, name, metav1.GetOptions{})))
+		testkit.Equal(t, informer.has(name, c.namespace), false)
 		lag.Remove()
 		for informer.next(ctx, t) != name {
 		}
@@ -297,9 +287,7 @@ func TestInformerRecovers(t *testing.T) {
 		"in time": func(ctx context.Context, t *testing.T, c *cluster, m Match) {
 			f := c.Add(Rule{Match: m, CutAfter: 50 * time.Millisecond})
 			defer f.Remove()
-			if err := f.WaitEnded(ctx, 2); err != nil { // the one that is open, and the next
-				t.Error(err)
-			}
+			testkit.Equal(t, f.WaitEnded(ctx, 2), nil) // the one that is open, and the next
 		},
 		"down": func(ctx context.Context, t *testing.T, c *cluster, m Match) {
 			ended := c.Add(Rule{Match: m})

@@ -282,9 +282,7 @@ func TestLagKeepsThroughput(t *testing.T) {
 		began := time.Now()
 		content, err := io.ReadAll(w.mustDo("GET", pods+"?watch=true").Body)
 		w.must(err)
-		if string(content) != strings.Repeat("0123456789", n) {
-			w.t.Errorf("%d bytes arrived, or in another order", len(content))
-		}
+		testkit.Equal(w.t, string(content) == strings.Repeat("0123456789", n), true, len(content), "bytes arrived")
 		testkit.Equal(w.t, time.Since(began), 500*time.Millisecond)
 	})
 }
@@ -307,9 +305,8 @@ func TestAnswersUnderWay(t *testing.T) {
 			w.t.Errorf("a connection that is cut ends with %v", err)
 		}
 		testkit.Equal(w.t, time.Since(began), 2100*time.Millisecond, "the connection was cut after")
-		if lag.Hits() != 1 || other.Hits() != 0 {
-			w.t.Errorf("%d and %d hits", lag.Hits(), other.Hits())
-		}
+		testkit.Equal(w.t, lag.Hits(), 1)
+		testkit.Equal(w.t, other.Hits(), 0)
 	})
 }
 
@@ -341,15 +338,13 @@ func TestCutAfterSeveral(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := io.ReadAll(w.mustDo("GET", pods+"?watch=true").Body)
-		if got := time.Since(began); err == nil || got != 120*time.Millisecond {
-			w.t.Errorf("the watch lived for %v, %v", got, err)
-		}
+		testkit.NotEqual(w.t, err, nil, "the watch")
+		testkit.Equal(w.t, time.Since(began), 120*time.Millisecond, "the watch lived for")
 		late := w.mustDo("GET", pods+"?watch=true")
 		removed := w.Add(Rule{CutAfter: 10 * time.Millisecond})
 		removed.Remove()
-		if _, err := io.ReadAll(late.Body); err == nil || time.Since(began) != 240*time.Millisecond {
-			w.t.Errorf("the second watch was cut after %v, %v", time.Since(began), err)
-		}
+		testkit.NotEqual(w.t, testkit.Err(io.ReadAll(late.Body)), nil, "the second watch")
+		testkit.Equal(w.t, time.Since(began), 240*time.Millisecond, "the second watch was cut after")
 	})
 }
 
@@ -461,9 +456,7 @@ func TestHold(t *testing.T) {
 		hold.Remove()
 		w.must(<-third)
 		testkit.Equal(w.t, hold.Hits(), 3)
-		if got := w.Counts(); got[Kind{Verb: "create", Resource: "pods"}] != 4 || got[Kind{Verb: "delete", Resource: "pods"}] != 1 || len(got) != 2 {
-			w.t.Errorf("counts %v", got)
-		}
+		testkit.DeepEqual(w.t, w.Counts(), map[Kind]int{{Verb: "create", Resource: "pods"}: 4, {Verb: "delete", Resource: "pods"}: 1})
 		for range 4 {
 			<-arrived
 		}
@@ -501,9 +494,8 @@ func TestCutAndLose(t *testing.T) {
 		for i, want := range []int{0, 1, 1} {
 			_, err := w.do(w.t.Context(), "POST", pods)
 			synctest.Wait() // this API server answers before it executes
-			if (err == nil) != (i == 2) || len(executed) != want {
-				w.t.Errorf("request %d: %v; executed %d times", i, err, len(executed))
-			}
+			testkit.Equal(w.t, err == nil, i == 2, "request", i, err)
+			testkit.Len(w.t, executed, want, "request", i)
 			for len(executed) > 0 {
 				<-executed
 			}
@@ -523,9 +515,8 @@ func TestCutUnderWay(t *testing.T) {
 		w.must(hold.WaitHeld(w.t.Context(), 1))
 		synctest.Wait()
 		testkit.Equal(w.t, w.Cut(Match{Resources: []string{"pods"}}), 2)
-		if <-held == nil || <-watch == nil {
-			w.t.Error("a request that was cut succeeded")
-		}
+		testkit.NotEqual(w.t, <-held, nil)
+		testkit.NotEqual(w.t, <-watch, nil)
 		testkit.Equal(w.t, still(other), true, "the other one ended")
 		testkit.Equal(w.t, w.Cut(Match{}), 1, "cut then")
 		<-other
@@ -540,9 +531,9 @@ func TestWaitEnds(t *testing.T) {
 		w.must(f.WaitHits(w.t.Context(), 1))
 		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 		defer cancel()
-		if err := f.WaitHits(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "got 1, with 1 hits") {
-			w.t.Errorf("got %v", err)
-		}
+		err := f.WaitHits(ctx, 2)
+		testkit.ErrorIs(w.t, err, context.DeadlineExceeded)
+		testkit.ErrorContains(w.t, err, "got 1, with 1 hits")
 		result := make(chan error)
 		go func() { result <- f.WaitHeld(w.t.Context(), 1) }()
 		synctest.Wait()
@@ -605,12 +596,10 @@ func TestChange(t *testing.T) {
 		own := w.Add(Rule{Change: func(h *http.Request, _ http.RoundTripper) (*http.Response, error) {
 			return statusAnswer(h, metav1.Status{Code: http.StatusTeapot}), nil
 		}})
-		if answer := w.mustDo("POST", pods); answer.StatusCode != http.StatusTeapot || answer.Header.Get("X-Answer") != "first" {
-			w.t.Errorf("the answer is %d, changed by %q", answer.StatusCode, answer.Header.Get("X-Answer"))
-		}
-		if first.Hits() != 2 || second.Hits() != 1 || own.Hits() != 1 {
-			w.t.Errorf("%d, %d and %d hits", first.Hits(), second.Hits(), own.Hits())
-		}
+		answer = w.mustDo("POST", pods)
+		testkit.Equal(w.t, answer.StatusCode, http.StatusTeapot)
+		testkit.Equal(w.t, answer.Header.Get("X-Answer"), "first")
+		testkit.Equal(w.t, fmt.Sprint(first.Hits(), second.Hits(), own.Hits()), "2 1 1")
 		testkit.Equal(w.t, w.effects(), "change; change")
 	})
 }
@@ -622,15 +611,15 @@ func TestTransportErrors(t *testing.T) {
 		client := &http.Client{Transport: r.Transport(upstream(ticker))}
 		w := &world{Rules: r, t: t, client: client}
 		cut := w.Add(Rule{Cut: true})
-		if _, err := w.do(t.Context(), "GET", pods); !utilnet.IsConnectionReset(err) || errors.Is(err, context.Canceled) {
-			t.Errorf("a cut request ends with %v", err)
-		}
+		_, err := w.do(t.Context(), "GET", pods)
+		testkit.ErrorSatisfies(t, err, utilnet.IsConnectionReset, "a cut request")
+		testkit.Equal(t, errors.Is(err, context.Canceled), false, "a cut request")
 		cut.Remove()
 		answer := w.mustDo("GET", pods+"?watch=true")
 		w.Cut(Match{})
-		if _, err := io.ReadAll(answer.Body); !utilnet.IsConnectionReset(err) || errors.Is(err, context.Canceled) {
-			t.Errorf("a cut answer ends with %v", err)
-		}
+		_, err = io.ReadAll(answer.Body)
+		testkit.ErrorSatisfies(t, err, utilnet.IsConnectionReset, "a cut answer")
+		testkit.Equal(t, errors.Is(err, context.Canceled), false, "a cut answer")
 		w.Add(Rule{Match: Match{Verbs: []string{"create"}}, Hold: true, Deliver: true})
 		held, open := w.async("POST", pods), w.mustDo("GET", pods+"?watch=true")
 		synctest.Wait()

@@ -129,19 +129,16 @@ func TestReset(t *testing.T) {
 		ctx := testContext(t)
 		pods := open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true")
 		secrets := open(ctx, t, client, cfg.Host+"/api/v1/secrets?watch=true")
-		if n := p.Cut(Match{Resources: []string{"pods"}}); n != 1 {
-			t.Fatalf("%d cut", n)
-		}
+		testkit.Equal(t, p.Cut(Match{Resources: []string{"pods"}}), 1)
 		_, err := io.ReadAll(pods)
 		if protocol == "h2" {
 			testkit.ErrorContains(t, err, "stream error")
 			testkit.ErrorContains(t, err, "INTERNAL_ERROR")
-		} else if !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("the connection ends with %v", err)
+		} else {
+			testkit.ErrorIs(t, err, syscall.ECONNRESET)
 		}
-		if got := p.Requests(Match{})[0].Proto; (got == "HTTP/2.0") != (protocol == "h2") {
-			t.Errorf("the proxy was spoken to with %s", got)
-		}
+		got := p.Requests(Match{})[0].Proto
+		testkit.Equal(t, got == "HTTP/2.0", protocol == "h2", got)
 		p.Add(Rule{Cut: true})
 		testkit.NotEqual(t, testkit.Err(get(ctx, t, client, cfg.Host+"/version")), nil, "a request that is cut succeeds")
 		// It is there still.
@@ -165,9 +162,7 @@ func TestCutOfFullStream(t *testing.T) {
 		ctx := testContext(t)
 		f := p.Add(Rule{})
 		body := open(ctx, t, client, cfg.Host+"/api/v1/pods?watch=true")
-		if n := p.Cut(Match{}); n != 1 {
-			t.Fatalf("%d cut", n)
-		}
+		testkit.Equal(t, p.Cut(Match{}), 1)
 		testkit.NoError(t, f.WaitEnded(ctx, 1))
 		testkit.NotEqual(t, testkit.Err(io.Copy(io.Discard, body)), nil, "it ends without an error")
 	})
@@ -270,9 +265,9 @@ func TestCompressionIsUntouched(t *testing.T) {
 		}))
 		client, cfg := through(t, p, nil, protocol)
 		ctx := testContext(t)
-		if got, err := get(ctx, t, client, cfg.Host+"/"); err != nil || got != "Accept-Encoding []" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		plain, err := get(ctx, t, client, cfg.Host+"/")
+		testkit.NoError(t, err)
+		testkit.Equal(t, plain, "Accept-Encoding []")
 		h, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/", nil)
 		testkit.NoError(t, err)
 		h.Header.Set("Accept-Encoding", "gzip")
@@ -280,9 +275,9 @@ func TestCompressionIsUntouched(t *testing.T) {
 		testkit.NoError(t, err)
 		defer answer.Body.Close()
 		got, err := io.ReadAll(answer.Body)
-		if err != nil || !bytes.Equal(got, packed.Bytes()) || answer.Header.Get("Content-Encoding") != "gzip" {
-			t.Errorf("%d bytes, %v, want %d; %v", len(got), err, packed.Len(), answer.Header)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, bytes.Equal(got, packed.Bytes()), true, len(got), "bytes")
+		testkit.Equal(t, answer.Header.Get("Content-Encoding"), "gzip")
 	})
 }
 
@@ -330,13 +325,11 @@ func TestRefuse(t *testing.T) {
 				if !apierrors.IsTooManyRequests(err) || seconds != 7 || !suggested || err.Error() != "slow down" {
 					t.Errorf("%s: %s is refused with %v, %d s", mediaType, verb, err, seconds)
 				}
-				if got := answers.last; got.Get("Content-Type") != mediaType || got.Get("Retry-After") != "7" {
-					t.Errorf("%s: the header is %v", mediaType, got)
-				}
+				testkit.Equal(t, answers.last.Get("Content-Type"), mediaType)
+				testkit.Equal(t, answers.last.Get("Retry-After"), "7", mediaType)
 			}
-			if err := pods.Get().Resource("pods").Do(testContext(t)).Error(); err == nil || f.Hits() != 2 {
-				t.Errorf("after %d hits: %v", f.Hits(), err)
-			}
+			testkit.NotEqual(t, pods.Get().Resource("pods").Do(testContext(t)).Error(), nil)
+			testkit.Equal(t, f.Hits(), 2)
 			p.Add(Rule{Match: Match{Config: cfg}, Refuse: &apierrors.StatusError{ErrStatus: metav1.Status{Message: "no code"}}})
 			if err := pods.Get().Resource("pods").Do(testContext(t)).Error(); apierrors.ReasonForError(err) != "" || err.Error() != "no code" || answers.status != 500 {
 				t.Errorf("%s: refused with %v, %d", mediaType, err, answers.status)
@@ -370,9 +363,9 @@ func TestUpgradeIsRefused(t *testing.T) {
 	answer, err := client.Do(h)
 	testkit.NoError(t, err)
 	defer answer.Body.Close()
-	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != 501 || !strings.Contains(string(body), "does not support upgraded connections") {
-		t.Errorf("%d %s", answer.StatusCode, body)
-	}
+	body, _ := io.ReadAll(answer.Body)
+	testkit.Equal(t, answer.StatusCode, 501)
+	testkit.Contains(t, string(body), "does not support upgraded connections")
 }
 
 // An unreachable API server breaks the client's connection.
@@ -422,9 +415,9 @@ func TestCredentials(t *testing.T) {
 		} else {
 			client = ownClient(t, cfg)
 		}
-		if got, err := get(testContext(t), t, client, cfg.Host+"/"); err != nil || got != c.want {
-			t.Errorf("the API server sees %q, %v, want %q", got, err, c.want)
-		}
+		got, err := get(testContext(t), t, client, cfg.Host+"/")
+		testkit.NoError(t, err)
+		testkit.Equal(t, got, c.want)
 	}
 	testkit.ErrorContains(t, testkit.Err(p.ConfigOf(own)), "leads to the proxy itself", "a configuration through the proxy is accepted")
 }
@@ -439,11 +432,12 @@ func TestConfigOf(t *testing.T) {
 	testkit.NoError(t, err)
 	again, err := p.ConfigOf(cfg)
 	testkit.NoError(t, err)
-	if got.Username != "" || got.ServerName != "" || got.Host == cfg.Host || bytes.Equal(got.CAData, cfg.CAData) {
-		t.Errorf("something of the API server's is left: %v", got)
-	}
-	if got.UserAgent != "me" || got.QPS != 3 || got.Impersonate.UserName != "jane" {
-		t.Errorf("something of the client's is missing: %v", got)
-	}
+	testkit.Equal(t, got.Username, "")
+	testkit.Equal(t, got.ServerName, "")
+	testkit.NotEqual(t, got.Host, cfg.Host)
+	testkit.NotEqual(t, string(got.CAData), string(cfg.CAData))
+	testkit.Equal(t, got.UserAgent, "me")
+	testkit.Equal(t, got.QPS, 3)
+	testkit.Equal(t, got.Impersonate.UserName, "jane")
 	testkit.NotEqual(t, got.BearerToken, again.BearerToken, "two clients have the same token")
 }

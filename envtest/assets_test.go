@@ -8,7 +8,6 @@ package envtest
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -39,18 +38,15 @@ func TestSupervisedEnds(t *testing.T) {
 	testkit.NoError(t, err)
 	p, err := a.start(etcdName, d, d.path, d.lock.Name(), "an argument")
 	testkit.NoError(t, err)
-	if text, err := os.ReadFile(running); err != nil || string(text) != "an argument\n" {
-		t.Fatalf("%q, %v", text, err)
-	}
+	text, err := os.ReadFile(running)
+	testkit.NoError(t, err)
+	testkit.Equal(t, string(text), "an argument\n")
 	dead := waitDead(t, d.lock.Name())
-	if err := d.lock.Close(); err != nil { // as if we had died, but for the pipe
-		t.Fatal(err)
-	}
+	testkit.NoError(t, d.lock.Close()) // as if we had died, but for the pipe
 	testkit.Equal(t, p.stop(p.cmd.WaitDelay), nil)
 	dead()
-	if exists(t, d.path) || exists(t, d.lock.Name()) {
-		t.Error("the data or its lock is still there")
-	}
+	testkit.Equal(t, exists(t, d.path), false)
+	testkit.Equal(t, exists(t, d.lock.Name()), false)
 }
 
 // E4 with prebuilt binaries: the shell forwards the exit status and the output of its binary.
@@ -63,7 +59,7 @@ func TestSupervisedFails(t *testing.T) {
 	testkit.NoError(t, err)
 	_, err = p.ready(testContext(t))
 	for _, part := range []string{"etcd", "exit status 7", "out", "err"} {
-		testkit.Contains(t, errorText(err), part)
+		testkit.ErrorContains(t, err, part)
 	}
 	testkit.Equal(t, p.stop(p.cmd.WaitDelay), nil)
 }
@@ -72,23 +68,15 @@ func TestSupervisedFails(t *testing.T) {
 func TestFindAssets(t *testing.T) {
 	a := fakeAsset(t, etcdName, "")
 	t.Setenv(assetsVariable, "")
-	if _, err := findAssets(Options{}); !strings.Contains(errorText(err), assetsVariable) {
-		t.Errorf("without the variable: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(findAssets(Options{})), assetsVariable, "without the variable")
 	t.Setenv(assetsVariable, a.dir)
-	if _, err := findAssets(Options{}); !strings.Contains(errorText(err), a.dir+": kube-apiserver: no such file") {
-		t.Errorf("without kube-apiserver: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(findAssets(Options{})), a.dir+": kube-apiserver: no such file", "without kube-apiserver")
 	testkit.NoError(t, os.WriteFile(filepath.Join(a.dir, apiServerName), nil, 0o755))
 	testkit.Equal(t, testkit.Err(findAssets(Options{})), nil)
-	if _, err := findAssets(Options{Controllers: true}); !strings.Contains(errorText(err), "kube-controller-manager") {
-		t.Errorf("without kube-controller-manager: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(findAssets(Options{Controllers: true})), "kube-controller-manager", "without kube-controller-manager")
 	// They are ignored unless requested.
 	t.Setenv(programVariable, "/no/such/program")
-	if _, err := findCommands(t.Context(), Options{}); !strings.Contains(errorText(err), programVariable) {
-		t.Errorf("not asked for: %v", err)
-	}
+	testkit.ErrorContains(t, testkit.Err(findCommands(t.Context(), Options{})), programVariable, "not asked for")
 }
 
 // E1: a whole control plane of real binaries, if they are installed.

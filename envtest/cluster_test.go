@@ -70,9 +70,8 @@ func TestVersion(t *testing.T) {
 	testkit.NoError(t, err)
 	want, err := Options{}.release()
 	testkit.NoError(t, err)
-	if version.GitVersion != string(want) || version.Major+"."+version.Minor != want.minor() {
-		t.Errorf("/version is %s (%s.%s), want %s", version.GitVersion, version.Major, version.Minor, want)
-	}
+	testkit.Equal(t, version.GitVersion, string(want))
+	testkit.Equal(t, version.Major+"."+version.Minor, want.minor())
 }
 
 func TestCRDsAreServed(t *testing.T) {
@@ -125,17 +124,15 @@ func TestCRDsAreWatchable(t *testing.T) {
 func TestNamespacePrefix(t *testing.T) {
 	for _, prefix := range []string{"Bad_Name", "", "-a", "a.b", strings.Repeat("a", 58)} {
 		name, err := new(Cluster).Namespace(t.Context(), prefix)
-		if name != "" || !strings.Contains(errorText(err), fmt.Sprintf("prefix %q", prefix)) {
-			t.Errorf("%q: %q, %v, want an error that says it", prefix, name, err)
-		}
+		testkit.Equal(t, name, "", prefix)
+		testkit.ErrorContains(t, err, fmt.Sprintf("prefix %q", prefix))
 	}
 	c := sharedCluster(t)
 	ctx := testContext(t)
 	longest := strings.Repeat("a", 57)
 	name, err := c.Namespace(ctx, longest)
-	if err != nil || !strings.HasPrefix(name, longest+"-") {
-		t.Errorf("the longest prefix: %q, %v", name, err)
-	}
+	testkit.NoError(t, err, "the longest prefix")
+	testkit.Equal(t, strings.HasPrefix(name, longest+"-"), true, name)
 }
 
 // E4: the error names an invalid CRD file and its problem, and nothing is left running.
@@ -156,7 +153,7 @@ func TestInvalidCRDs(t *testing.T) {
 	} {
 		err := c.InstallCRDs(ctx, path)
 		for _, part := range want {
-			testkit.Contains(t, errorText(err), part, path)
+			testkit.ErrorContains(t, err, part, path)
 		}
 	}
 }
@@ -216,9 +213,9 @@ func TestConfigFor(t *testing.T) {
 	for how, cluster := range map[string]*Cluster{"certificate": c, "impersonation": existing} {
 		cfg, err := cluster.ConfigFor("jane")
 		jane := clientFor(t, cfg, err)
-		if _, err := jane.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `"jane"`) {
-			t.Errorf("%s: a user without rights: %v, want Forbidden", how, err)
-		}
+		_, err = jane.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{})
+		testkit.ErrorSatisfies(t, err, apierrors.IsForbidden, how, "a user without rights")
+		testkit.ErrorContains(t, err, `"jane"`, how, "a user without rights")
 		cfg, err = cluster.ConfigFor("joe", "readers")
 		joe := clientFor(t, cfg, err)
 		testkit.Equal(t, testkit.Err(joe.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{})), nil, how, "a reader")
@@ -262,9 +259,8 @@ func TestE2_ParallelStarts(t *testing.T) {
 		}()
 	}
 	create(ctx, t, clusters[0].dynamic.Resource(configMaps).Namespace("default"), object("v1", "ConfigMap", "mine"))
-	if _, err := clusters[1].dynamic.Resource(configMaps).Namespace("default").Get(ctx, "mine", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the other control plane has it too: %v", err)
-	}
+	_, err := clusters[1].dynamic.Resource(configMaps).Namespace("default").Get(ctx, "mine", metav1.GetOptions{})
+	testkit.ErrorSatisfies(t, err, apierrors.IsNotFound, "in the other control plane")
 	stranger := clusters[0].Config()
 	stranger.Host = clusters[1].Config().Host
 	client := clientFor(t, stranger, nil)
@@ -338,7 +334,7 @@ func TestStartFails(t *testing.T) {
 			c.Stop()
 		}
 		for _, part := range test.want {
-			testkit.Contains(t, errorText(err), part, name)
+			testkit.ErrorContains(t, err, part, name)
 		}
 	}
 	left, _ := filepath.Glob(filepath.Join(runParent(), "*"))

@@ -46,9 +46,8 @@ func TestE5_KilledParent(t *testing.T) {
 			dead := waitDead(t, report.Lock)
 			end(process, wait)
 			dead()
-			if exists(t, report.Dir) || exists(t, report.Lock) {
-				t.Errorf("%s or its lock is still there", report.Dir)
-			}
+			testkit.Equal(t, exists(t, report.Dir), false)
+			testkit.Equal(t, exists(t, report.Lock), false)
 			host, err := url.Parse(report.Host)
 			testkit.NoError(t, err)
 			if conn, err := net.Dial("tcp", host.Host); err == nil {
@@ -73,14 +72,11 @@ func TestE5_KilledFamily(t *testing.T) {
 	_ = process.Kill()
 	dead()
 	wait()
-	if !exists(t, report.Dir) {
-		t.Fatal("the data is gone already: this test shows nothing")
-	}
+	testkit.Equal(t, exists(t, report.Dir), true, "the data of a killed family")
 	living, err := newRunDir(runParent())
 	testkit.NoError(t, err)
-	if exists(t, report.Dir) || exists(t, report.Lock) {
-		t.Errorf("%s or its lock is still there", report.Dir)
-	}
+	testkit.Equal(t, exists(t, report.Dir), false)
+	testkit.Equal(t, exists(t, report.Lock), false)
 	next, err := newRunDir(runParent())
 	testkit.NoError(t, err)
 	testkit.Equal(t, exists(t, living.path), true, "a start removed the directory of a living one")
@@ -101,9 +97,9 @@ func TestE4_KilledChild(t *testing.T) {
 	<-server.done
 	_, err = c.Namespace(ctx, "late")
 	for what, text := range map[string]string{"Namespace": errorText(err), "Stop": errorText(c.Stop()), "Stop again": errorText(c.Stop()), "Progress": progress.String()} {
-		if !strings.Contains(text, "kube-apiserver") || !strings.Contains(text, "signal: killed") || !strings.Contains(text, "its last lines:\n") {
-			t.Errorf("%s says %q", what, text)
-		}
+		testkit.Contains(t, text, "kube-apiserver", what)
+		testkit.Contains(t, text, "signal: killed", what)
+		testkit.Contains(t, text, "its last lines:\n", what)
 	}
 	testkit.Equal(t, exists(t, c.plane.dir.path), false, "the data is still there")
 }
@@ -131,9 +127,9 @@ func TestRestartAPIServer(t *testing.T) {
 	address := strings.TrimPrefix(host, "https://")
 	thief, err := net.Listen("tcp", address)
 	testkit.NoError(t, err)
-	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "address already in use") || !strings.Contains(errorText(err), address) {
-		t.Errorf("with its port taken: %v", err)
-	}
+	err = c.StartAPIServer(ctx)
+	testkit.ErrorContains(t, err, "address already in use", "with its port taken")
+	testkit.ErrorContains(t, err, address, "with its port taken")
 	thief.Close()
 	for range 2 {
 		testkit.NoError(t, c.StartAPIServer(ctx))
@@ -144,12 +140,10 @@ func TestRestartAPIServer(t *testing.T) {
 	for range 2 { // the second time nothing happens
 		testkit.NoError(t, c.KillAPIServer())
 	}
-	testkit.Contains(t, errorText(server.err), "signal: killed", fmt.Sprintf("killed, it ended with %v", server.err))
+	testkit.ErrorContains(t, server.err, "signal: killed", fmt.Sprintf("killed, it ended with %v", server.err))
 	testkit.NoError(t, c.StartAPIServer(ctx))
 	testkit.Equal(t, c.Stop(), nil)
-	if err := c.StartAPIServer(ctx); !strings.Contains(errorText(err), "has been stopped") {
-		t.Errorf("after Stop: %v", err)
-	}
+	testkit.ErrorContains(t, c.StartAPIServer(ctx), "has been stopped", "after Stop")
 }
 
 func TestRunDirOfAnother(t *testing.T) {

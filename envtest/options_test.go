@@ -33,18 +33,18 @@ func TestValidate(t *testing.T) {
 		testkit.Contains(t, errorText(test.options.Validate()), test.want, name)
 	}
 	o := Options{}.withDefaults()
-	if o.StartTimeout != 60*time.Second || o.StopTimeout != 10*time.Second || o.Progress != os.Stderr {
-		t.Errorf("the defaults are not those that are documented: %+v", o)
-	}
+	testkit.Equal(t, o.StartTimeout, 60*time.Second)
+	testkit.Equal(t, o.StopTimeout, 10*time.Second)
+	testkit.Equal(t, o.Progress == os.Stderr, true, "the progress is on the standard error")
 }
 
 func TestTail(t *testing.T) {
 	var out testkit.Buffer
 	last := &tail{prefix: "p: ", out: &out}
 	write := func(text string) {
-		if n, err := last.Write([]byte(text)); n != len(text) || err != nil {
-			t.Fatalf("%d, %v", n, err)
-		}
+		n, err := last.Write([]byte(text))
+		testkit.Equal(t, n, len(text))
+		testkit.NoError(t, err)
 	}
 	write("one\ntwo\nhal")
 	write("f\nopen")
@@ -61,13 +61,13 @@ func TestReportReader(t *testing.T) {
 	found := make(chan report, 1)
 	r := &reportReader{found: found}
 	for _, part := range []string{`{"addr`, `ess": "here"}` + "\nmore\n", "and more\n"} {
-		if n, err := r.Write([]byte(part)); n != len(part) || err != nil {
-			t.Fatalf("%d, %v", n, err)
-		}
+		n, err := r.Write([]byte(part))
+		testkit.Equal(t, n, len(part))
+		testkit.NoError(t, err)
 	}
-	if got := <-found; got.Address != "here" || got.Error != "" {
-		t.Errorf("%+v", got)
-	}
+	got := <-found
+	testkit.Equal(t, got.Address, "here")
+	testkit.Equal(t, got.Error, "")
 }
 
 // A build prints its cost beforehand. Without a terminal, a long build then prints progress lines.

@@ -66,19 +66,16 @@ func TestE1_BuildOnce(t *testing.T) {
 	var out testkit.Buffer
 	first, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
 	testkit.NoError(t, err)
-	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "building the control plane, Kubernetes "+KubernetesVersion) || !strings.Contains(got, cost) {
-		t.Errorf("a quick build says %q, want one line with the cost", got)
-	}
-	if name := filepath.Base(first); !strings.HasPrefix(name, KubernetesVersion+"-"+runtime.Version()+"-") {
-		t.Errorf("the program's name %s does not say its versions", name)
-	}
+	testkit.Count(t, out.String(), "\n", 1)
+	testkit.Contains(t, out.String(), "building the control plane, Kubernetes "+KubernetesVersion)
+	testkit.Contains(t, out.String(), cost)
+	testkit.Equal(t, strings.HasPrefix(filepath.Base(first), KubernetesVersion+"-"+runtime.Version()+"-"), true, first)
 	again, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
 	testkit.Equal(t, err, nil, "the second time")
 	testkit.Equal(t, again, first, "the second time")
 	// "build -v -buildvcs=false".
-	if text, _ := os.ReadFile(log); strings.Count(string(text), "build") != 2 {
-		t.Errorf("go was run like this:\n%s", text)
-	}
+	text, _ := os.ReadFile(log)
+	testkit.Count(t, string(text), "build", 2)
 	testkit.NoError(t, os.WriteFile(filepath.Join(src.dir, "main.go"), []byte("package main\n"), 0o644))
 	changed, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
 	testkit.Equal(t, err, nil, "after a change of the source")
@@ -91,13 +88,10 @@ func TestBuild_CachesReleasesBesideEachOther(t *testing.T) {
 	src, cache, log := fakeGo(t, builds)
 	for _, src.release = range releases() {
 		path, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
-		if err != nil || !strings.HasPrefix(filepath.Base(path), string(src.release)+"-go") {
-			t.Fatalf("%s: %s, %v", src.release, path, err)
-		}
+		testkit.NoError(t, err, src.release)
+		testkit.Equal(t, strings.HasPrefix(filepath.Base(path), string(src.release)+"-go"), true, src.release, path)
 	}
-	if files := cached(t, cache); len(files) != len(releases()) {
-		t.Errorf("in the cache: %v, want a program for each of %v", files, releases())
-	}
+	testkit.Len(t, cached(t, cache), len(releases()), "in the cache")
 	text, err := os.ReadFile(log)
 	testkit.NoError(t, err)
 	for _, r := range releases() {
@@ -124,9 +118,8 @@ func TestBuildConcurrently(t *testing.T) {
 		})
 	}
 	waiters.Wait()
-	if text, _ := os.ReadFile(log); strings.Count(string(text), "list") != 1 {
-		t.Errorf("built more than once:\n%s", text)
-	}
+	text, _ := os.ReadFile(log)
+	testkit.Count(t, string(text), "list", 1)
 }
 
 type writerFunc func(string)
@@ -188,7 +181,7 @@ func TestBuildFails(t *testing.T) {
 			src, cache, _ := fakeGo(t, test.script)
 			_, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
 			for _, part := range test.want {
-				testkit.Contains(t, errorText(err), part)
+				testkit.ErrorContains(t, err, part)
 			}
 			testkit.Len(t, cached(t, cache), 0, "left in the cache")
 		})
@@ -241,15 +234,14 @@ func TestProgramVariable(t *testing.T) {
 	} {
 		t.Setenv(programVariable, path)
 		_, err := Program(t.Context(), Options{Progress: &testkit.Buffer{}})
-		if text := errorText(err); !strings.Contains(text, programVariable+"="+path) || !strings.Contains(text, want) {
-			t.Errorf("%s: %v", path, err)
-		}
+		testkit.ErrorContains(t, err, programVariable+"="+path)
+		testkit.ErrorContains(t, err, want, path)
 	}
 	testkit.NoError(t, os.Chmod(file, 0o755))
 	t.Setenv(programVariable, file)
-	if got, err := Program(t.Context(), Options{Progress: &testkit.Buffer{}}); got != file || err != nil {
-		t.Errorf("%s, %v", got, err)
-	}
+	got, err := Program(t.Context(), Options{Progress: &testkit.Buffer{}})
+	testkit.NoError(t, err)
+	testkit.Equal(t, got, file)
 }
 
 // E4: the error names a file that is another program.
@@ -268,6 +260,6 @@ func TestStrangeProgram(t *testing.T) {
 		if err == nil {
 			c.Stop()
 		}
-		testkit.Contains(t, errorText(err), want, text)
+		testkit.ErrorContains(t, err, want, text)
 	}
 }

@@ -24,13 +24,13 @@ func TestRelease_OptionBeforeVariableBeforeDefault(t *testing.T) {
 		"newest":   {"1.37", "1.36", KubernetesVersion},
 	} {
 		t.Setenv(versionVariable, test.variable)
-		if got, err := (Options{Version: test.option}).release(); err != nil || !strings.HasPrefix(string(got), test.want) {
-			t.Errorf("%s: %s, %v, want %s", name, got, err, test.want)
-		}
+		got, err := (Options{Version: test.option}).release()
+		testkit.NoError(t, err, name)
+		testkit.Equal(t, strings.HasPrefix(string(got), test.want), true, name, got)
 	}
 	t.Setenv(versionVariable, "1.3")
 	_, err := Options{}.release()
-	testkit.Contains(t, errorText(err), `SETPOINT_KUBERNETES is "1.3"; use a supported version: 1.37, 1.36, 1.35`)
+	testkit.ErrorContains(t, err, `SETPOINT_KUBERNETES is "1.3"; use a supported version: 1.37, 1.36, 1.35`)
 }
 
 // A program that was built elsewhere has its own version.
@@ -39,13 +39,13 @@ func TestRelease_ExcludesTheGivenProgram(t *testing.T) {
 	testkit.NoError(t, os.WriteFile(file, nil, 0o755))
 	t.Setenv(programVariable, file)
 	t.Setenv(versionVariable, "")
-	if _, err := Program(t.Context(), Options{Version: "1.36"}); !strings.Contains(errorText(err), programVariable+"="+file) || !strings.Contains(errorText(err), "Options.Version is 1.36") {
-		t.Errorf("with Options.Version: %v", err)
-	}
+	_, err := Program(t.Context(), Options{Version: "1.36"})
+	testkit.ErrorContains(t, err, programVariable+"="+file, "with Options.Version")
+	testkit.ErrorContains(t, err, "Options.Version is 1.36", "with Options.Version")
 	t.Setenv(versionVariable, "1.35")
-	if _, err := Program(t.Context(), Options{}); !strings.Contains(errorText(err), programVariable+"="+file) || !strings.Contains(errorText(err), "SETPOINT_KUBERNETES is 1.35") {
-		t.Errorf("with SETPOINT_KUBERNETES: %v", err)
-	}
+	_, err = Program(t.Context(), Options{})
+	testkit.ErrorContains(t, err, programVariable+"="+file, "with SETPOINT_KUBERNETES")
+	testkit.ErrorContains(t, err, "SETPOINT_KUBERNETES is 1.35", "with SETPOINT_KUBERNETES")
 }
 
 // make compat has the versions, too.
@@ -64,9 +64,9 @@ func TestRelease_VariableIsForBuildsOnly(t *testing.T) {
 	t.Setenv(versionVariable, "1.3")
 	t.Setenv(assetsVariable, "")
 	_, err := Start(t.Context(), Options{UseKubebuilderAssets: true})
-	testkit.Contains(t, errorText(err), assetsVariable, "prebuilt binaries")
+	testkit.ErrorContains(t, err, assetsVariable, "prebuilt binaries")
 	testkit.NotContains(t, errorText(err), versionVariable, "prebuilt binaries")
 	_, err = Start(t.Context(), Options{Kubeconfig: filepath.Join(t.TempDir(), "missing")})
-	testkit.Contains(t, errorText(err), "Options.Kubeconfig", "an existing cluster")
+	testkit.ErrorContains(t, err, "Options.Kubeconfig", "an existing cluster")
 	testkit.NotContains(t, errorText(err), versionVariable, "an existing cluster")
 }

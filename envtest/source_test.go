@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/internal/testkit"
@@ -23,18 +22,16 @@ func TestRequirements_AreOfTheRelease(t *testing.T) {
 		testkit.Contains(t, string(text), "\tk8s.io/kubernetes "+string(r)+"\n", file, "change one of them, and run go run tidy.go there")
 	}
 	files, err := filepath.Glob("controlplane/*.mod")
-	if err != nil || len(files) != len(releases()) {
-		t.Errorf("controlplane has %d module files (%v), want one for each of %v", len(files), err, releases())
-	}
+	testkit.NoError(t, err)
+	testkit.Len(t, files, len(releases()), "one for each release")
 }
 
 // The two ends of the protocol are in two modules.
 func TestOneProtocol(t *testing.T) {
 	text, err := os.ReadFile("controlplane/pipe.go")
 	testkit.NoError(t, err)
-	if protocol != 1 || !strings.Contains(string(text), "\nconst protocol = 1\n") {
-		t.Error("envtest and controlplane/pipe.go do not speak the same protocol")
-	}
+	testkit.Equal(t, protocol, 1)
+	testkit.Contains(t, string(text), "\nconst protocol = 1\n", "controlplane/pipe.go")
 }
 
 // A module with replace lines, or without go.sum, cannot be installed by version.
@@ -43,9 +40,8 @@ func TestProgramCanBeInstalled(t *testing.T) {
 		file := "controlplane/" + r.requirements()
 		text, err := os.ReadFile(file + ".mod")
 		testkit.NoError(t, err)
-		if strings.Contains(string(text), "replace") || strings.Contains(string(text), " v0.0.0\n") {
-			t.Errorf("%s.mod has replace lines, or requires staging modules at v0.0.0: run go run tidy.go there", file)
-		}
+		testkit.NotContains(t, string(text), "replace", file, "run go run tidy.go there")
+		testkit.NotContains(t, string(text), " v0.0.0\n", file, "run go run tidy.go there")
 		testkit.Equal(t, testkit.Err(os.Stat(file+".sum")), nil)
 	}
 }
@@ -59,9 +55,9 @@ func TestFindSource(t *testing.T) {
 	testkit.Equal(t, err, nil)
 	testkit.Equal(t, listed, s)
 	t.Chdir(t.TempDir())
-	if _, err := listSource(t.Context()); err == nil || !strings.Contains(err.Error(), modulePath) || !strings.Contains(err.Error(), programVariable) {
-		t.Errorf("outside of a module: %v", err)
-	}
+	_, err = listSource(t.Context())
+	testkit.ErrorContains(t, err, modulePath, "outside of a module")
+	testkit.ErrorContains(t, err, programVariable, "outside of a module")
 }
 
 func TestVersionIn(t *testing.T) {
@@ -125,7 +121,7 @@ func TestSourceKey(t *testing.T) {
 		testkit.NotEqual(t, older(), last, fmt.Sprintf("%s does not change the key of its release", name))
 		last = older()
 	}
-	if k, err := (source{version: "v0.3.0"}).key(); k != "v0.3.0" || err != nil {
-		t.Errorf("the key of a version: %q, %v", k, err)
-	}
+	k, err := (source{version: "v0.3.0"}).key()
+	testkit.NoError(t, err)
+	testkit.Equal(t, k, "v0.3.0")
 }

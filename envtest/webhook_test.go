@@ -103,9 +103,9 @@ func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
 	}
 	testkit.ErrorSatisfies(t, testkit.Err(client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{})), apierrors.IsNotFound, "the CustomResourceDefinition stays")
 	for _, of := range configurations {
-		if list, err := client.Resource(of).List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
-			t.Errorf("%d %s stay, %v", len(list.Items), of.Resource, err)
-		}
+		list, err := client.Resource(of).List(ctx, metav1.ListOptions{})
+		testkit.NoError(t, err)
+		testkit.Len(t, list.Items, 0, of.Resource)
 	}
 }
 
@@ -128,9 +128,8 @@ func testConversionReplaced(ctx context.Context, t *testing.T, cfg *rest.Config,
 	stays, err := client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{})
 	testkit.NoError(t, err)
 	to, _, _ := unstructured.NestedMap(stays.Object, "spec", "conversion", "webhook", "clientConfig")
-	if to["service"] != nil || to["url"] != "https://"+w.Address+"/convert" {
-		t.Errorf("the conversion calls %v", to)
-	}
+	testkit.DeepEqual(t, to["service"], nil)
+	testkit.DeepEqual(t, to["url"], "https://"+w.Address+"/convert")
 	testkit.NoError(t, client.Resource(crds).Delete(ctx, stays.GetName(), metav1.DeleteOptions{}))
 }
 
@@ -182,9 +181,7 @@ func testConversionAlone(ctx context.Context, t *testing.T, cfg *rest.Config, w 
 	for _, u := range []*unstructured.Unstructured{before, after} {
 		unstructured.RemoveNestedField(u.Object, "spec", "conversion")
 	}
-	if !equality.Semantic.DeepEqual(before.Object["spec"], after.Object["spec"]) {
-		t.Errorf("the spec was\n%v\nand is\n%v", before.Object["spec"], after.Object["spec"])
-	}
+	testkit.Equal(t, equality.Semantic.DeepEqual(before.Object["spec"], after.Object["spec"]), true, before.Object["spec"], after.Object["spec"])
 	testkit.NoError(t, client.Resource(crds).Delete(ctx, whole.GetName(), metav1.DeleteOptions{}))
 }
 

@@ -147,7 +147,7 @@ func TestMemory(t *testing.T) {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	t.Logf("%d MB in use, %d MB from the system, after %s", stats.HeapAlloc>>20, stats.Sys>>20, time.Since(begin))
-	testkit.Equal(t, stats.Sys > 500<<20, false, "MB", stats.Sys>>20)
+	testkit.AtMost(t, stats.Sys, 500<<20)
 	runtime.KeepAlive(api)
 }
 

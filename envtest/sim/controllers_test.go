@@ -64,8 +64,7 @@ func onBothSides(t *testing.T, test func(s *side)) {
 		return
 	}
 	run("real", func(t *testing.T) *rest.Config {
-		cluster, err := envtest.Start(t.Context(), envtest.Options{Controllers: true})
-		testkit.NoError(t, err)
+		cluster := testkit.Must(envtest.Start(t.Context(), envtest.Options{Controllers: true}))
 		t.Cleanup(func() { testkit.NoError(t, cluster.Stop()) })
 		return cluster.Config()
 	})
@@ -122,8 +121,7 @@ type family struct {
 // ref is an owner reference to a config map, which must exist.
 func (f family) ref(name string, block bool) metav1.OwnerReference {
 	f.Helper()
-	o, err := f.in(sim.ConfigMaps, f.name).Get(f.Context(), name, metav1.GetOptions{})
-	testkit.NoError(f, err)
+	o := testkit.Must(f.in(sim.ConfigMaps, f.name).Get(f.Context(), name, metav1.GetOptions{}))
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: o.GetUID(), BlockOwnerDeletion: &block}
 }
 
@@ -151,8 +149,7 @@ func (f family) release(name string) {
 
 func (f family) patch(name string, meta map[string]any) {
 	f.Helper()
-	data, err := json.Marshal(map[string]any{"metadata": meta})
-	testkit.NoError(f, err)
+	data := testkit.Must(json.Marshal(map[string]any{"metadata": meta}))
 	testkit.NoError(f, testkit.Err(f.in(sim.ConfigMaps, f.name).Patch(f.Context(), name, types.MergePatchType, data, metav1.PatchOptions{})))
 }
 
@@ -164,8 +161,7 @@ func (f family) delete(name string, policy metav1.DeletionPropagation) {
 // state describes the config maps of the namespace.
 func (f family) state() string {
 	f.Helper()
-	list, err := f.in(sim.ConfigMaps, f.name).List(f.Context(), metav1.ListOptions{})
-	testkit.NoError(f, err)
+	list := testkit.Must(f.in(sim.ConfigMaps, f.name).List(f.Context(), metav1.ListOptions{}))
 	var all []string
 	for _, o := range list.Items {
 		if o.GetName() == rootCA {
@@ -322,8 +318,7 @@ var collections = map[string]func(f family, then func(want string)){
 		role.SetAPIVersion("rbac.authorization.k8s.io/v1")
 		role.SetKind("ClusterRole")
 		role.SetName(f.name)
-		role, err := f.in(clusterRoles, "").Create(f.Context(), role, metav1.CreateOptions{})
-		testkit.NoError(f, err)
+		role = testkit.Must(f.in(clusterRoles, "").Create(f.Context(), role, metav1.CreateOptions{}))
 		f.create("b", nil, metav1.OwnerReference{APIVersion: role.GetAPIVersion(), Kind: role.GetKind(), Name: role.GetName(), UID: role.GetUID()})
 		then("b of:" + f.name)
 		testkit.NoError(f, f.in(clusterRoles, "").Delete(f.Context(), f.name, metav1.DeleteOptions{}))

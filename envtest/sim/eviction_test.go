@@ -43,8 +43,7 @@ func TestV1_AnEvictionTakesADisruption(t *testing.T) {
 	err = evict("b")
 	testkit.ErrorSatisfies(t, err, apierrors.IsTooManyRequests, "an eviction beyond the budget")
 	testkit.Equal(t, apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), true, "an eviction beyond the budget")
-	got, err := c.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "one", metav1.GetOptions{})
-	testkit.NoError(t, err)
+	got := testkit.Must(c.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "one", metav1.GetOptions{}))
 	_, recorded := got.Status.DisruptedPods["a"]
 	testkit.Equal(t, got.Status.DisruptionsAllowed, 0)
 	testkit.Equal(t, recorded, true, "the Pod is recorded")
@@ -60,7 +59,5 @@ func TestV1_ABindingAssignsAPodOnce(t *testing.T) {
 	}
 	testkit.NoError(t, bind("m"))
 	testkit.ErrorSatisfies(t, bind("n"), apierrors.IsConflict, "a second binding")
-	got, err := c.Get(t.Context(), "a", metav1.GetOptions{})
-	testkit.NoError(t, err)
-	testkit.Equal(t, got.Spec.NodeName, "m")
+	testkit.Equal(t, testkit.Must(c.Get(t.Context(), "a", metav1.GetOptions{})).Spec.NodeName, "m")
 }

@@ -5,7 +5,6 @@ package sim_test
 
 import (
 	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -22,11 +21,9 @@ func TestListen_ServesOtherProcesses(t *testing.T) {
 	var path string
 	t.Run("open", func(t *testing.T) {
 		path = sim.New(t, gadgetScheme(t)).Listen(t)
-		cfg, err := clientcmd.BuildConfigFromFlags("", path)
-		testkit.NoError(t, err)
+		cfg := testkit.Must(clientcmd.BuildConfigFromFlags("", path))
 		ctx, client := t.Context(), kubernetes.NewForConfigOrDie(cfg)
-		w, err := client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
-		testkit.NoError(t, err)
+		w := testkit.Must(client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{}))
 		defer w.Stop()
 		testkit.NoError(t, testkit.Err(client.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{})))
 		testkit.Equal(t, (<-w.ResultChan()).Object.(*corev1.ConfigMap).Name, "a")
@@ -38,6 +35,6 @@ func TestListen_FailsInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &mock{TB: t}
 		failure := m.run(func() { sim.New(m, gadgetScheme(t)).Listen(m) })
-		testkit.Equal(t, strings.HasPrefix(failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config"), true, failure)
+		testkit.HasPrefix(t, failure, "sim: Listen opens a socket, and sockets do not work in a synctest bubble; use Server.Config")
 	})
 }

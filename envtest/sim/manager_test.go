@@ -125,7 +125,7 @@ func TestV4_TwoReplicasRunForHoursOfVirtualTime(t *testing.T) {
 				t.Logf("a replica ended: %v", err)
 			}
 		}
-		testkit.Equal(t, time.Since(began) < 6*time.Hour, false)
+		testkit.AtLeast(t, time.Since(began), 6*time.Hour)
 		testkit.Equal(t, server.Watches(), 0)
 	})
 }

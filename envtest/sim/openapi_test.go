@@ -20,14 +20,10 @@ import (
 // TestV1_OpenAPI reads documents like client-go, which follows the address with the hash.
 func TestV1_OpenAPI(t *testing.T) {
 	cfg := sim.New(t, gadgetScheme(t)).Config()
-	c, err := discovery.NewDiscoveryClientForConfig(cfg)
-	testkit.NoError(t, err)
+	c := testkit.Must(discovery.NewDiscoveryClientForConfig(cfg))
 	root := openapi3.NewRoot(c.OpenAPIV3())
-	versions, err := root.GroupVersions()
-	testkit.NoError(t, err)
-	testkit.Equal(t, len(versions) < 20, false, len(versions))
-	doc, err := root.GVSpec(schema.GroupVersion{Group: "apps", Version: "v1"})
-	testkit.NoError(t, err)
+	testkit.AtLeast(t, len(testkit.Must(root.GroupVersions())), 20)
+	doc := testkit.Must(root.GVSpec(schema.GroupVersion{Group: "apps", Version: "v1"}))
 	deployment := doc.Components.Schemas["io.k8s.api.apps.v1.DeploymentSpec"]
 	testkit.Equal(t, strings.Join(deployment.Required, " "), "selector template")
 	testkit.NotEqual(t, deployment.Properties["replicas"].Description, "")
@@ -35,8 +31,7 @@ func TestV1_OpenAPI(t *testing.T) {
 	containers := doc.Components.Schemas["io.k8s.api.core.v1.PodSpec"].Properties["containers"]
 	key, _ := containers.Extensions.GetString("x-kubernetes-patch-merge-key")
 	testkit.Equal(t, key, "name", "of the containers")
-	doc, err = root.GVSpec(schema.GroupVersion{Group: "test.dev", Version: "v1"})
-	testkit.NoError(t, err)
+	doc = testkit.Must(root.GVSpec(schema.GroupVersion{Group: "test.dev", Version: "v1"}))
 	if kind := doc.Components.Schemas["dev.test.v1.Gadget"]; kind == nil || kind.Extensions["x-kubernetes-preserve-unknown-fields"] != true {
 		t.Errorf("a kind without a schema is %+v", kind)
 	}
@@ -58,11 +53,9 @@ func TestV1_OpenAPIFormats(t *testing.T) {
 		{"text/css", "", "text/plain; charset=utf-8", http.StatusNotAcceptable},
 		{"", "?hash=OLD", "text/html; charset=utf-8", http.StatusMovedPermanently},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+"/openapi/v3/apis/coordination.k8s.io/v1"+ask.query, http.NoBody)
-		testkit.NoError(t, err)
+		r := testkit.Must(http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+"/openapi/v3/apis/coordination.k8s.io/v1"+ask.query, http.NoBody))
 		r.Header.Set("Accept", ask.accept)
-		resp, err := cfg.Transport.RoundTrip(r)
-		testkit.NoError(t, err)
+		resp := testkit.Must(cfg.Transport.RoundTrip(r))
 		resp.Body.Close()
 		testkit.Equal(t, resp.StatusCode, ask.code, ask.accept, ask.query)
 		testkit.Equal(t, resp.Header.Get("Content-Type"), ask.contentType, ask.accept, ask.query)
@@ -73,12 +66,8 @@ func TestV1_OpenAPIFormats(t *testing.T) {
 
 // TestOpenAPIV2_HasNoKinds: kubectl asks for it about a kind that is not served.
 func TestOpenAPIV2_HasNoKinds(t *testing.T) {
-	c, err := discovery.NewDiscoveryClientForConfig(sim.New(t, runtime.NewScheme()).Config())
-	testkit.NoError(t, err)
-	doc, err := c.OpenAPISchema()
-	testkit.NoError(t, err)
-	testkit.Len(t, doc.GetPaths().GetPath(), 0)
-	data, err := c.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(t.Context())
-	testkit.NoError(t, err)
+	c := testkit.Must(discovery.NewDiscoveryClientForConfig(sim.New(t, runtime.NewScheme()).Config()))
+	testkit.Len(t, testkit.Must(c.OpenAPISchema()).GetPaths().GetPath(), 0)
+	data := testkit.Must(c.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").DoRaw(t.Context()))
 	testkit.Contains(t, string(data), `"paths":{}`)
 }

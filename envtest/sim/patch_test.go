@@ -111,8 +111,7 @@ func managers(t *testing.T, object map[string]any) string {
 	list, _ := object["metadata"].(map[string]any)["managedFields"].([]any)
 	for _, e := range list {
 		entry, _ := e.(map[string]any)
-		fields, err := json.Marshal(entry["fieldsV1"])
-		testkit.NoError(t, err)
+		fields := testkit.Must(json.Marshal(entry["fieldsV1"]))
 		line := entry["manager"].(string) + " " + entry["operation"].(string) + " "
 		if sub, ok := entry["subresource"].(string); ok {
 			line += sub + " "
@@ -200,8 +199,7 @@ func TestV1_StrategicMergeByKey(t *testing.T) {
 		`"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"},{"name":"d","image":"j"}]}}}}`)
 	_, _, object := send(t, api, http.MethodPatch, deployments+"/a", strategic,
 		`{"spec":{"template":{"spec":{"containers":[{"name":"d","image":"k"},{"name":"c","$patch":"delete"}]}}}}`)
-	data, err := json.Marshal(object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"])
-	testkit.NoError(t, err)
+	data := testkit.Must(json.Marshal(object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"]))
 	want := `[{"image":"k","imagePullPolicy":"Always","name":"d","resources":{},` +
 		`"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}]`
 	testkit.Equal(t, string(data), want)

@@ -98,7 +98,7 @@ func TestV4_RulesDelayFreezeAndCutWatches(t *testing.T) {
 		server := sim.NewServer(sim.ConfigMaps)
 		defer server.Close()
 		maps := coreclient.NewForConfigOrDie(config(server, false)).ConfigMaps("default")
-		w := must[watch.Interface](t)(maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: server.Version()}))
+		w := testkit.Must(maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: server.Version()}))
 		defer w.Stop()
 		expect := func(name string, after time.Duration) {
 			t.Helper()
@@ -137,7 +137,7 @@ func TestV3_CloseEndsWatchesAndHeldRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := sim.NewServer(sim.ConfigMaps)
 		maps := coreclient.NewForConfigOrDie(config(server, false)).ConfigMaps("default")
-		w := must[watch.Interface](t)(maps.Watch(t.Context(), metav1.ListOptions{}))
+		w := testkit.Must(maps.Watch(t.Context(), metav1.ListOptions{}))
 		server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"watch"}}, Freeze: true})
 		held := server.Add(fault.Rule{Match: fault.Match{Verbs: []string{"create"}}, Hold: true, Deliver: true})
 		result := make(chan error)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,31 +63,23 @@ func namesIn(list runtime.Object) (names string) {
 	return names
 }
 
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		testkit.NoError(t, err)
-		return v
-	}
-}
-
 func TestObjects(t *testing.T) {
 	for _, protobuf := range []bool{false, true} {
 		api := sim.NewServer(sim.ConfigMaps)
-		ctx, maps, ok := t.Context(), coreclient.NewForConfigOrDie(config(api, protobuf)).ConfigMaps("default"), must[*corev1.ConfigMap](t)
-		created := ok(maps.Create(ctx, configMap("a", "x"), metav1.CreateOptions{}))
+		ctx, maps := t.Context(), coreclient.NewForConfigOrDie(config(api, protobuf)).ConfigMaps("default")
+		created := testkit.Must(maps.Create(ctx, configMap("a", "x"), metav1.CreateOptions{}))
 		testkit.NotEqual(t, created.UID, "")
 		testkit.NotEqual(t, created.ResourceVersion, "")
 		testkit.Equal(t, created.Data["x"], "x")
 		testkit.ErrorSatisfies(t, testkit.Err(maps.Create(ctx, configMap("a"), metav1.CreateOptions{})), apierrors.IsAlreadyExists, "creating it again")
 		changed := created.DeepCopy()
 		changed.Data["y"] = "y"
-		updated := ok(maps.Update(ctx, changed, metav1.UpdateOptions{}))
+		updated := testkit.Must(maps.Update(ctx, changed, metav1.UpdateOptions{}))
 		testkit.NotEqual(t, updated.ResourceVersion, created.ResourceVersion)
 		testkit.Equal(t, updated.UID, created.UID)
 		testkit.ErrorSatisfies(t, testkit.Err(maps.Update(ctx, changed, metav1.UpdateOptions{})), apierrors.IsConflict, "updating an old version")
-		testkit.Equal(t, ok(maps.Update(ctx, updated, metav1.UpdateOptions{})).ResourceVersion, updated.ResourceVersion, "no change")
-		patched := ok(maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"x":null,"z":"z"}}`), metav1.PatchOptions{}))
+		testkit.Equal(t, testkit.Must(maps.Update(ctx, updated, metav1.UpdateOptions{})).ResourceVersion, updated.ResourceVersion, "no change")
+		patched := testkit.Must(maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"x":null,"z":"z"}}`), metav1.PatchOptions{}))
 		testkit.Len(t, patched.Data, 2)
 		testkit.Equal(t, patched.Data["z"], "z")
 		stale := types.UID("other")
@@ -110,35 +101,33 @@ func webSpec() *appsac.DeploymentSpecApplyConfiguration {
 
 func TestStatusGenerationFinalizers(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
-	ctx, deploys, ok := t.Context(), appsclient.NewForConfigOrDie(config(api, true)).Deployments("default"), must[*appsv1.Deployment](t)
+	ctx, deploys := t.Context(), appsclient.NewForConfigOrDie(config(api, true)).Deployments("default")
 	apply := appsac.Deployment("web", "default").WithFinalizers("example.com/wait").WithSpec(webSpec().WithReplicas(1))
-	d := ok(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
+	d := testkit.Must(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
 	testkit.Equal(t, d.Generation, 1)
 	d.Status.Replicas = 1
 	d.Labels = map[string]string{"from": "status"}
-	d = ok(deploys.UpdateStatus(ctx, d, metav1.UpdateOptions{}))
+	d = testkit.Must(deploys.UpdateStatus(ctx, d, metav1.UpdateOptions{}))
 	testkit.Equal(t, d.Status.Replicas, 1, "after a status update")
 	testkit.Equal(t, d.Generation, 1, "after a status update")
 	testkit.DeepEqual(t, d.Labels, map[string]string(nil), "after a status update")
 	apply.Spec.WithReplicas(2)
-	d = ok(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
+	d = testkit.Must(deploys.Apply(ctx, apply, metav1.ApplyOptions{FieldManager: "test", Force: true}))
 	testkit.Equal(t, d.Generation, 2, "after a change of spec")
 	testkit.Equal(t, d.Status.Replicas, 1, "after a change of spec")
 	testkit.NoError(t, deploys.Delete(ctx, "web", metav1.DeleteOptions{}))
-	d = ok(deploys.Get(ctx, "web", metav1.GetOptions{}))
+	d = testkit.Must(deploys.Get(ctx, "web", metav1.GetOptions{}))
 	testkit.NotEqual(t, d.DeletionTimestamp, nil, "while being deleted")
 	testkit.Equal(t, d.Generation, 3, "while being deleted")
 	d.Finalizers = nil
-	ok(deploys.Update(ctx, d, metav1.UpdateOptions{}))
+	testkit.NoError(t, testkit.Err(deploys.Update(ctx, d, metav1.UpdateOptions{})))
 	testkit.Equal(t, api.Object(sim.Deployments, "default", "web"), nil, "the last finalizer went")
 }
 
 func TestDiscovery(t *testing.T) {
 	api := sim.NewServer(sim.Deployments)
-	d, err := discovery.NewDiscoveryClientForConfig(api.Config())
-	testkit.NoError(t, err)
-	list, err := d.ServerResourcesForGroupVersion("apps/v1")
-	testkit.NoError(t, err)
+	d := testkit.Must(discovery.NewDiscoveryClientForConfig(api.Config()))
+	list := testkit.Must(d.ServerResourcesForGroupVersion("apps/v1"))
 	testkit.Equal(t, list.APIResources[0].Kind, "Deployment")
 	testkit.Equal(t, list.APIResources[0].Namespaced, true)
 	api.Withdraw(sim.Deployments)
@@ -151,7 +140,7 @@ func TestWatch(t *testing.T) {
 		ctx, maps := t.Context(), coreclient.NewForConfigOrDie(config(api, true)).ConfigMaps("default")
 		api.Put(sim.ConfigMaps, configMap("a"))
 		initial, no := true, metav1.ResourceVersionMatchNotOlderThan
-		w := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{SendInitialEvents: &initial, ResourceVersionMatch: no, AllowWatchBookmarks: true}))
+		w := testkit.Must(maps.Watch(ctx, metav1.ListOptions{SendInitialEvents: &initial, ResourceVersionMatch: no, AllowWatchBookmarks: true}))
 		next := func(w watch.Interface, kind watch.EventType) metav1.Object {
 			t.Helper()
 			e, open := <-w.ResultChan()
@@ -170,18 +159,18 @@ func TestWatch(t *testing.T) {
 		api.CutWatches()
 		_, open := <-w.ResultChan()
 		testkit.Equal(t, open, false, "after CutWatches")
-		again := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: version}))
+		again := testkit.Must(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: version}))
 		next(again, watch.Modified)
 		next(again, watch.Deleted)
 		again.Stop()
 		api.Expire()
-		old := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: version}))
+		old := testkit.Must(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: version}))
 		e := <-old.ResultChan()
 		testkit.Equal(t, e.Type, watch.Error)
 		testkit.ErrorSatisfies(t, apierrors.FromObject(e.Object), apierrors.IsResourceExpired)
 		old.Stop()
 		seconds := int64(30)
-		short := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: api.Version(), TimeoutSeconds: &seconds}))
+		short := testkit.Must(maps.Watch(ctx, metav1.ListOptions{ResourceVersion: api.Version(), TimeoutSeconds: &seconds}))
 		begin := time.Now()
 		_, open = <-short.ResultChan()
 		testkit.Equal(t, open, false, "after its time")
@@ -201,17 +190,14 @@ func TestSelectors(t *testing.T) {
 		in.Labels = map[string]string{"app": "web"}
 		api.Put(sim.ConfigMaps, in)
 		api.Put(sim.ConfigMaps, configMap("out"))
-		list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-		testkit.NoError(t, err)
+		list := testkit.Must(maps.List(ctx, metav1.ListOptions{LabelSelector: "app=web"}))
 		testkit.Equal(t, namesIn(list), "in ")
-		w := must[watch.Interface](t)(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "app=web", ResourceVersion: list.ResourceVersion}))
+		w := testkit.Must(maps.Watch(ctx, metav1.ListOptions{LabelSelector: "app=web", ResourceVersion: list.ResourceVersion}))
 		defer w.Stop()
 		api.Put(sim.ConfigMaps, configMap("out", "x"))
 		api.Put(sim.ConfigMaps, configMap("in"))
 		testkit.Equal(t, (<-w.ResultChan()).Type, watch.Deleted, "an object whose label went")
-		list, err = maps.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=out"})
-		testkit.NoError(t, err)
-		testkit.Equal(t, namesIn(list), "out ")
+		testkit.Equal(t, namesIn(testkit.Must(maps.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=out"}))), "out ")
 	})
 }
 

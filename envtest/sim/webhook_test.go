@@ -71,7 +71,7 @@ func hookedServer(t *testing.T, h http.Handler) (*sim.Server, coreclient.CoreV1I
 	t.Helper()
 	server := sim.New(t, scheme.Scheme, validating())
 	server.UseWebhooks(h)
-	return server, must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
+	return server, testkit.Must(coreclient.NewForConfig(server.Config()))
 }
 
 // A webhook that reads and writes the server shows that it runs without the server's lock: else the
@@ -86,8 +86,8 @@ func TestV5_AWebhookMayUseTheServer(t *testing.T) {
 			testkit.Equal(t, err, nil)
 			return allowed()
 		}))
-		must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{}))
-		must[*corev1.Secret](t)(c.Secrets("default").Get(t.Context(), "a", metav1.GetOptions{}))
+		testkit.NoError(t, testkit.Err(c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})))
+		testkit.NoError(t, testkit.Err(c.Secrets("default").Get(t.Context(), "a", metav1.GetOptions{})))
 		testkit.SlicesEqual(t, saw, []string{"operator.default.svc:443/ CREATE a"})
 	})
 }
@@ -101,7 +101,7 @@ func TestV5_AHangingWebhookCostsItsTimeout(t *testing.T) {
 					*h.TimeoutSeconds = 7
 				}))
 				server.UseWebhooks(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-				c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
+				c := testkit.Must(coreclient.NewForConfig(server.Config()))
 				start := time.Now()
 				_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 				testkit.Equal(t, time.Since(start), 7*time.Second)
@@ -130,7 +130,7 @@ func TestV5_AWebhookApprovesWhatIsStored(t *testing.T) {
 		}))
 		server.Put(sim.ConfigMaps, configMap("a"))
 		patch := []byte(`{"data":{"ours":"x"}}`)
-		stored := must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}))
+		stored := testkit.Must(c.ConfigMaps("default").Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}))
 		testkit.Equal(t, calls, 2)
 		testkit.Len(t, last.Data, 2)
 		testkit.Len(t, stored.Data, 2)
@@ -149,7 +149,7 @@ func TestV5_AWebhookSeesTheIdentityOfANewObject(t *testing.T) {
 		}))
 		m := configMap("")
 		m.GenerateName = "a-"
-		stored := must[*corev1.ConfigMap](t)(c.ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}))
+		stored := testkit.Must(c.ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}))
 		testkit.Equal(t, calls, 1)
 		testkit.Equal(t, seen.UID, stored.UID)
 		testkit.Equal(t, seen.Name, stored.Name)
@@ -171,8 +171,7 @@ func TestV1_AWebhookStopsTheDeletionOfACollection(t *testing.T) {
 		}
 		err := c.ConfigMaps("default").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 		testkit.ErrorContains(t, err, `admission webhook "check.example.com" denied the request without explanation`)
-		left := must[*corev1.ConfigMapList](t)(c.ConfigMaps("default").List(t.Context(), metav1.ListOptions{}))
-		testkit.Equal(t, namesIn(left), "b c ")
+		testkit.Equal(t, namesIn(testkit.Must(c.ConfigMaps("default").List(t.Context(), metav1.ListOptions{}))), "b c ")
 	})
 }
 
@@ -180,7 +179,7 @@ func TestV2_MatchConditionsAreRefused(t *testing.T) {
 	server := sim.New(t, scheme.Scheme, validating(func(h *admissionregistrationv1.ValidatingWebhook) {
 		h.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "x", Expression: "true"}}
 	}))
-	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
+	c := testkit.Must(coreclient.NewForConfig(server.Config()))
 	_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 	if status := apierrors.APIStatus(nil); err == nil || !asStatus(err, &status) || status.Status().Code != http.StatusNotImplemented ||
 		!strings.Contains(err.Error(), `POST /api/v1/namespaces/default/configmaps: webhook "check.example.com" has matchConditions`) {
@@ -192,12 +191,12 @@ func TestV2_MatchConditionsAreRefused(t *testing.T) {
 func TestV5_AnUnreachableWebhookNamesTheRemedy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := sim.New(t, scheme.Scheme, validating())
-		c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
+		c := testkit.Must(coreclient.NewForConfig(server.Config()))
 		_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 		testkit.ErrorContains(t, err, "give the webhook's handler to Server.UseWebhooks", "a webhook in a bubble")
 	})
 	server := sim.New(t, scheme.Scheme, validating())
-	c := must[*coreclient.CoreV1Client](t)(coreclient.NewForConfig(server.Config()))
+	c := testkit.Must(coreclient.NewForConfig(server.Config()))
 	_, err := c.ConfigMaps("default").Create(t.Context(), configMap("a"), metav1.CreateOptions{})
 	testkit.ErrorContains(t, err, "service default/operator has no endpoints", "a service")
 }
@@ -267,12 +266,12 @@ func convertedServer(t *testing.T, c *converter, objects ...*unstructured.Unstru
 	testkit.NoError(t, crd.UnmarshalJSON([]byte(gizmos)))
 	server := sim.New(t, scheme.Scheme, crd)
 	server.UseWebhooks(c)
-	client := must[*dynamic.DynamicClient](t)(dynamic.NewForConfig(server.Config()))
+	client := testkit.Must(dynamic.NewForConfig(server.Config()))
 	of := func(version string) dynamic.ResourceInterface {
 		return client.Resource(schema.GroupVersionResource{Group: "example.com", Version: version, Resource: "gizmos"}).Namespace("default")
 	}
 	for _, o := range objects {
-		must[*unstructured.Unstructured](t)(of("v1").Create(t.Context(), o, metav1.CreateOptions{}))
+		testkit.NoError(t, testkit.Err(of("v1").Create(t.Context(), o, metav1.CreateOptions{})))
 	}
 	return of("v1"), of("v2")
 }
@@ -288,7 +287,7 @@ func TestV1_ConversionWebhook_Lists(t *testing.T) {
 		c := &converter{}
 		_, v2 := convertedServer(t, c, gizmo("v1", "a", "size", 1), gizmo("v1", "b", "size", 2))
 		for range 2 {
-			list := must[*unstructured.UnstructuredList](t)(v2.List(t.Context(), metav1.ListOptions{}))
+			list := testkit.Must(v2.List(t.Context(), metav1.ListOptions{}))
 			if len(list.Items) != 2 || widthOf(&list.Items[0]) != int64(1) || widthOf(&list.Items[1]) != int64(2) {
 				t.Fatalf("the list has %v", list.Items)
 			}
@@ -301,11 +300,11 @@ func TestV1_ConversionWebhook_Watches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &converter{}
 		v1, v2 := convertedServer(t, c)
-		w := must[watch.Interface](t)(v2.Watch(t.Context(), metav1.ListOptions{}))
+		w := testkit.Must(v2.Watch(t.Context(), metav1.ListOptions{}))
 		defer w.Stop()
-		must[*unstructured.Unstructured](t)(v1.Create(t.Context(), gizmo("v1", "a", "size", 1), metav1.CreateOptions{}))
+		testkit.NoError(t, testkit.Err(v1.Create(t.Context(), gizmo("v1", "a", "size", 1), metav1.CreateOptions{})))
 		patch := []byte(`{"spec":{"size":5}}`)
-		must[*unstructured.Unstructured](t)(v1.Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}))
+		testkit.NoError(t, testkit.Err(v1.Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{})))
 		testkit.NoError(t, v2.Delete(t.Context(), "a", metav1.DeleteOptions{}))
 		for _, want := range []struct {
 			kind  watch.EventType
@@ -317,7 +316,7 @@ func TestV1_ConversionWebhook_Watches(t *testing.T) {
 			}
 		}
 		c.fail = true
-		must[*unstructured.Unstructured](t)(v1.Create(t.Context(), gizmo("v1", "b", "size", 1), metav1.CreateOptions{}))
+		testkit.NoError(t, testkit.Err(v1.Create(t.Context(), gizmo("v1", "b", "size", 1), metav1.CreateOptions{})))
 		e := <-w.ResultChan()
 		testkit.Equal(t, e.Type, watch.Error)
 		testkit.Contains(t, apierrors.FromObject(e.Object).Error(), "conversion webhook for example.com/v1, Kind=Gizmo failed")
@@ -330,11 +329,10 @@ func TestV1_ConversionWebhook_GetNeedsTheWebhook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &converter{}
 		v1, v2 := convertedServer(t, c, gizmo("v1", "a", "size", 1))
-		got := must[*unstructured.Unstructured](t)(v2.Get(t.Context(), "a", metav1.GetOptions{}))
-		testkit.DeepEqual(t, widthOf(got), int64(1))
+		testkit.DeepEqual(t, widthOf(testkit.Must(v2.Get(t.Context(), "a", metav1.GetOptions{}))), int64(1))
 		c.fail = true
 		_, err := v2.Get(t.Context(), "a", metav1.GetOptions{})
 		testkit.ErrorContains(t, err, "conversion webhook for example.com/v1, Kind=Gizmo failed", "a get with a broken webhook")
-		must[*unstructured.Unstructured](t)(v1.Get(t.Context(), "a", metav1.GetOptions{}))
+		testkit.NoError(t, testkit.Err(v1.Get(t.Context(), "a", metav1.GetOptions{})))
 	})
 }

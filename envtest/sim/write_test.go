@@ -51,8 +51,7 @@ func TestV1_UIDsAndGeneratedNamesRepeat(t *testing.T) {
 	run := func() (names []string) {
 		maps := coreclient.NewForConfigOrDie(sim.NewServer(sim.ConfigMaps).Config()).ConfigMaps("default")
 		for range 200 {
-			m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}, metav1.CreateOptions{})
-			testkit.NoError(t, err)
+			m := testkit.Must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "a-"}}, metav1.CreateOptions{}))
 			names = append(names, m.Name+" "+string(m.UID))
 		}
 		return names
@@ -109,13 +108,11 @@ func TestV1_ScaleChangesReplicasOnly(t *testing.T) {
 	}, metav1.CreateOptions{})
 	testkit.NoError(t, err)
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
-	got, err := deploys.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{})
-	testkit.NoError(t, err)
+	got := testkit.Must(deploys.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{}))
 	testkit.Equal(t, got.Spec.Replicas, 4)
 	testkit.Equal(t, got.Status.Selector, "app=web")
 	testkit.Equal(t, got.UID, d.UID)
-	after, err := deploys.Get(ctx, "web", metav1.GetOptions{})
-	testkit.NoError(t, err)
+	after := testkit.Must(deploys.Get(ctx, "web", metav1.GetOptions{}))
 	testkit.Equal(t, *after.Spec.Replicas, 4)
 	testkit.Equal(t, after.Generation, 2)
 	scale.ResourceVersion = d.ResourceVersion
@@ -131,19 +128,17 @@ func TestV1_DryRunStoresNothing(t *testing.T) {
 	maps, ctx, all := coreclient.NewForConfigOrDie(api.Config()).ConfigMaps("default"), t.Context(), []string{metav1.DryRunAll}
 	api.Put(sim.ConfigMaps, configMap("a", "x"))
 	version := api.Version()
-	created, err := maps.Create(ctx, configMap("b"), metav1.CreateOptions{DryRun: all})
-	testkit.NoError(t, err)
+	created := testkit.Must(maps.Create(ctx, configMap("b"), metav1.CreateOptions{DryRun: all}))
 	testkit.NotEqual(t, created.UID, "")
 	testkit.Equal(t, created.ResourceVersion, "")
-	updated, err := maps.Update(ctx, configMap("a", "y"), metav1.UpdateOptions{DryRun: all})
-	testkit.NoError(t, err)
+	updated := testkit.Must(maps.Update(ctx, configMap("a", "y"), metav1.UpdateOptions{DryRun: all}))
 	testkit.Equal(t, updated.Data["y"], "y")
 	testkit.Equal(t, updated.ResourceVersion, version)
 	testkit.NoError(t, maps.Delete(ctx, "a", metav1.DeleteOptions{DryRun: all}))
 	testkit.NoError(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: all}, metav1.ListOptions{}))
 	testkit.Equal(t, api.Version(), version)
 	testkit.Equal(t, api.Stored(sim.ConfigMaps), 1)
-	_, err = maps.Update(ctx, configMap("a"), metav1.UpdateOptions{DryRun: []string{"Some"}})
+	_, err := maps.Update(ctx, configMap("a"), metav1.UpdateOptions{DryRun: []string{"Some"}})
 	testkit.ErrorSatisfies(t, err, apierrors.IsInvalid, "an invalid dry run")
 	testkit.ErrorContains(t, err, strconv.Quote("Some"), "an invalid dry run")
 }
@@ -164,8 +159,7 @@ func TestV1_AnApplyOfTheScaleOwnsTheReplicas(t *testing.T) {
 	testkit.ErrorSatisfies(t, err, apierrors.IsConflict, "the author owns the replicas")
 	testkit.NoError(t, testkit.Err(deploys.ApplyScale(ctx, "web", scale, metav1.ApplyOptions{FieldManager: "scaler", Force: true})))
 	var owners []string
-	d, err := deploys.Get(ctx, "web", metav1.GetOptions{})
-	testkit.NoError(t, err)
+	d := testkit.Must(deploys.Get(ctx, "web", metav1.GetOptions{}))
 	testkit.Equal(t, *d.Spec.Replicas, 4)
 	for _, entry := range d.ManagedFields {
 		if strings.Contains(entry.FieldsV1.GetRawString(), `"f:replicas"`) {
@@ -196,13 +190,11 @@ func TestV1_DeleteCollectionDeletesOnePage(t *testing.T) {
 		api.Put(sim.ConfigMaps, configMap(name))
 	}
 	testkit.NoError(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{Limit: 2}))
-	left, err := maps.List(ctx, metav1.ListOptions{})
-	testkit.NoError(t, err)
+	left := testkit.Must(maps.List(ctx, metav1.ListOptions{}))
 	testkit.Equal(t, namesIn(left), "c ")
 	old := metav1.ListOptions{ResourceVersion: left.ResourceVersion}
 	api.Put(sim.ConfigMaps, configMap("later"))
 	testkit.NoError(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{}, old))
-	left, err = maps.List(ctx, metav1.ListOptions{})
-	testkit.NoError(t, err)
+	left = testkit.Must(maps.List(ctx, metav1.ListOptions{}))
 	testkit.Equal(t, namesIn(left), "later ", "a deletecollection of a version deletes the objects of that version only")
 }

@@ -117,9 +117,7 @@ func TestS8_ABlockedHandlerKeepsOneEventOfAnObject(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Minute)
-				if grown := heap() - before; grown > 30<<20 {
-					t.Errorf("the heap has grown by %d MB", grown>>20)
-				}
+				testkit.AtMost(t, heap()-before, 30<<20)
 				if waiting != nil && waiting() != 1 {
 					t.Errorf("%d events wait, want 1", waiting())
 				}

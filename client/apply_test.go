@@ -334,5 +334,5 @@ func BenchmarkUnlessAlready(b *testing.B) {
 	for b.Loop() {
 		testkit.NoError(b, testkit.Err(deployments.Apply(b.Context(), desired, client.UnlessAlready(live))))
 	}
-	testkit.Between(b, api.Count("apply", sim.Deployments), 0, 2)
+	testkit.AtMost(b, api.Count("apply", sim.Deployments), 2)
 }

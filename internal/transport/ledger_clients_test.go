@@ -143,9 +143,7 @@ func TestLedgerOfEveryClient(t *testing.T) {
 				}
 			}
 			testkit.DeepEqual(t, got, test.want, "wrote")
-			if len(l.Requests()) < max(1, len(test.want)) {
-				t.Errorf("the requests are %v", l.Requests())
-			}
+			testkit.AtLeast(t, len(l.Requests()), max(1, len(test.want)))
 			agents := api.Requests()
 			if got := agents[len(agents)-1].Header.Get("User-Agent"); !strings.HasSuffix(got, " controller/web") || strings.Count(got, "controller/") != 1 {
 				t.Errorf("the user agent is %q", got)

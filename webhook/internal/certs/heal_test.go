@@ -132,7 +132,7 @@ func TestA2_EachBrokenSecretHeals(t *testing.T) {
 					for _, target := range targets {
 						testkit.Equal(t, w.bundle(target), string(w.secret().Data[certKey]), fmt.Sprintf("the bundle of %s is not that of the Secret", target))
 					}
-					testkit.Between(t, w.secretWrites()-before, 0, 20)
+					testkit.AtMost(t, w.secretWrites()-before, 20)
 				})
 			})
 		}
@@ -177,7 +177,7 @@ func TestBundle_AWriteThatDoesNotLastSlowsDown(t *testing.T) {
 						testkit.Equal(t, handshake(r.GetCertificate, []byte(w.bundle(targets[1]))), nil, fmt.Sprintf("replica %d is refused", i))
 					}
 					// Each makes one, and its successor.
-					testkit.Between(t, strings.Count(w.logs.String(), "added a CA"), 0, 2*replicas, "CAs were made")
+					testkit.AtMost(t, strings.Count(w.logs.String(), "added a CA"), 2*replicas, "CAs were made")
 					testkit.Contains(t, w.events(), c.said, fmt.Sprintf("no event has %q", c.said))
 				})
 			})

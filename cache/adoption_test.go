@@ -127,9 +127,9 @@ func TestAdopt_HostsFactory(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, got.take(), "default/a")
 		testkit.Equal(t, src.Status().State().Phase, hook.Synced)
-		if s := maps.State(); s.String() != "ConfigMap.v1 (adopted; does not report failures): synced" || s.Objects != 1 || s.Lists != 0 {
-			t.Errorf("got %s, %d objects, %d lists", s, s.Objects, s.Lists)
-		}
+		testkit.Equal(t, maps.State().String(), "ConfigMap.v1 (adopted; does not report failures): synced")
+		testkit.Equal(t, maps.State().Objects, 1)
+		testkit.Equal(t, maps.State().Lists, 0)
 		testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Name, "a")
 		testkit.ErrorSatisfies(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), apierrors.IsNotFound)
 		stopController()
@@ -368,9 +368,9 @@ func TestAdopt_Own(t *testing.T) {
 		own := cache.Adopt[*corev1.ConfigMap](c, f.Core().V1().ConfigMaps().Informer(), cache.AdoptOptions{})
 		defer testkit.Start(t, c.Run)()
 		synced(t, own)
-		if s := own.State(); s.Lists != 1 || s.Scope != "" || api.Watches() != 1 {
-			t.Errorf("got %s, %d lists, %d watches", s, s.Lists, api.Watches())
-		}
+		testkit.Equal(t, own.State().Lists, 1)
+		testkit.Equal(t, own.State().Scope, "")
+		testkit.Equal(t, api.Watches(), 1)
 		own.Release()
 		synctest.Wait()
 		testkit.Equal(t, len(c.States()), 1, "informers; the factory pins its own")

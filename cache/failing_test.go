@@ -36,9 +36,9 @@ func TestS4_S5_MissingAPIDelaysNoOther(t *testing.T) {
 			testkit.Equal(t, synced(t, maps), 0, "the other informer took")
 			time.Sleep(wait)
 			s := deployments.State()
-			if s.Phase != hook.Waiting || !meta.IsNoMatchError(s.Err) || time.Since(s.Since) != wait {
-				t.Errorf("got %s since %s", s, s.Since)
-			}
+			testkit.Equal(t, s.Phase, hook.Waiting)
+			testkit.ErrorSatisfies(t, s.Err, meta.IsNoMatchError)
+			testkit.Equal(t, time.Since(s.Since), wait)
 			api.Serve(sim.Deployments)
 			api.Put(sim.Deployments, testkit.Deployment("a"))
 			testkit.AtMost(t, synced(t, deployments), 5*time.Second)
@@ -246,9 +246,9 @@ func TestS4_Undecodable(t *testing.T) {
 				if list, err := maps.List(t.Context(), cache.ListOptions{}); len(leftOut(err)) != 1 || len(list) != 1 {
 					t.Errorf("got %v, %v", list, err)
 				}
-				if s := maps.State(); s.Phase != hook.Synced || s.BrokenCount != 1 || !strings.Contains(s.String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:") {
-					t.Errorf("got %s", s)
-				}
+				testkit.Equal(t, maps.State().Phase, hook.Synced)
+				testkit.Equal(t, maps.State().BrokenCount, 1)
+				testkit.Contains(t, maps.State().String(), "broken objects: 1, such as default/broken: it cannot be decoded: json:")
 				testkit.Equal(t, secrets.State().Phase, hook.Synced, "the other", secrets.State())
 				testkit.Equal(t, testkit.Must(maps.Get(t.Context(), testkit.Key("a"))).Data["data"], "2")
 				if _, err := maps.Get(t.Context(), testkit.Key("broken")); err == nil || apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "default/broken: it cannot be decoded: json") {
@@ -332,9 +332,9 @@ func TestBrokenStreaming(t *testing.T) {
 func TestStateOfUnknownType(t *testing.T) {
 	c, _ := newCache(t, sim.NewServer())
 	h := cache.For[*unstructured.Unstructured](c)
-	if s := h.State(); s.Phase != hook.Failing || s.Err == nil || informerOf(h) != nil {
-		t.Errorf("got %s", s)
-	}
+	testkit.Equal(t, h.State().Phase, hook.Failing)
+	testkit.NotEqual(t, h.State().Err, nil)
+	testkit.Equal(t, informerOf(h), nil)
 	if _, err := h.Get(t.Context(), testkit.Key("a")); err == nil || apierrors.IsNotFound(err) {
 		t.Errorf("got %v", err)
 	}

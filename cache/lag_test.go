@@ -246,9 +246,9 @@ func TestC6_NothingIsKept(t *testing.T) {
 		time.Sleep(lag)
 		synctest.Wait()
 		runtime.GC()
-		if called.Value() != nil || cancelled.Value() != nil || waits.Value() == nil {
-			t.Errorf("called: %v, cancelled: %v, waiting: %v", called.Value(), cancelled.Value(), waits.Value())
-		}
+		testkit.Equal(t, called.Value(), nil)
+		testkit.Equal(t, cancelled.Value(), nil)
+		testkit.NotEqual(t, waits.Value(), nil)
 		end()
 	})
 }

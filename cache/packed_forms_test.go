@@ -295,15 +295,15 @@ func TestPacked_CacheReads(t *testing.T) {
 		typed := cache.For[*Widget](c)
 		loose := cache.ForScope[*unstructured.Unstructured](c, cache.Scope{Kind: widgetKind})
 		meta := cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: widgetKind})
-		if meta.State().Storage != "decoded" || typed.State().Storage != "packed" || loose.State().Storage != "packed" {
-			t.Errorf("got %s, %s, %s", meta.State().Storage, typed.State().Storage, loose.State().Storage)
-		}
+		testkit.Equal(t, meta.State().Storage, "decoded")
+		testkit.Equal(t, typed.State().Storage, "packed")
+		testkit.Equal(t, loose.State().Storage, "packed")
 		defer testkit.Start(t, c.Run)()
 		ctx := t.Context()
 		var w Widget
-		if err := c.Get(ctx, testkit.Key("a"), &w); err != nil || w.Size != 1 || w.Kind != "Widget" {
-			t.Errorf("got %v, %v", w, err)
-		}
+		testkit.NoError(t, c.Get(ctx, testkit.Key("a"), &w))
+		testkit.Equal(t, w.Size, 1)
+		testkit.Equal(t, w.Kind, "Widget")
 		before := w
 		testkit.NotEqual(t, c.Get(ctx, testkit.Key("odd"), &w), nil)
 		testkit.DeepEqual(t, w, before)

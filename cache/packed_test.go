@@ -201,9 +201,9 @@ func TestF2_OwnCopies(t *testing.T) {
 		testkit.NoError(t, err)
 		for range 2 {
 			m, err := h.Get(t.Context(), testkit.Key("a"))
-			if err != nil || m.Data["data"] != "1" || m == shared {
-				t.Errorf("got %v, %v", m, err)
-			}
+			testkit.NoError(t, err)
+			testkit.Equal(t, m.Data["data"], "1")
+			testkit.NotEqual(t, m, shared)
 			m.Data["data"] = "mine"
 			list, err := h.List(t.Context(), cache.ListOptions{})
 			if err != nil || len(list) != 1 || list[0].Data["data"] != "1" {
@@ -211,9 +211,9 @@ func TestF2_OwnCopies(t *testing.T) {
 			}
 			list[0].Data["data"] = "mine"
 			var read corev1.ConfigMap
-			if err := c.Get(t.Context(), testkit.Key("a"), &read); err != nil || read.Data["data"] != "1" || read.Kind != "ConfigMap" {
-				t.Errorf("got %v, %v", read, err)
-			}
+			testkit.NoError(t, c.Get(t.Context(), testkit.Key("a"), &read))
+			testkit.Equal(t, read.Data["data"], "1")
+			testkit.Equal(t, read.Kind, "ConfigMap")
 			read.Data["data"] = "mine"
 		}
 		testkit.Equal(t, shared.Data["data"], "1")

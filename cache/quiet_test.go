@@ -85,9 +85,9 @@ func TestS4_QuietAndMute(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		time.Sleep(10 * time.Second)
-		if s := maps.State(); s.Quiet != 1 || s.Lists != 1 || s.Phase != hook.Synced {
-			t.Errorf("got %+v", s)
-		}
+		testkit.Equal(t, maps.State().Quiet, 1)
+		testkit.Equal(t, maps.State().Lists, 1)
+		testkit.Equal(t, maps.State().Phase, hook.Synced)
 		testkit.Equal(t, told.take(), "failing, synced", "the hook was told")
 		testkit.Equal(t, testkit.Err(maps.Get(t.Context(), testkit.Key("b"))), nil)
 	})

@@ -92,9 +92,9 @@ func TestS2_RestoredBehindAnswers(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				api.Intercept(nil)
 				time.Sleep(time.Minute)
-				if got := contents(t, h); got != "a=1 b=19" || told.count() != 1 || h.Stale() != nil {
-					t.Errorf("%d restores found; %s has %s", told.count(), h.State(), got)
-				}
+				testkit.Equal(t, contents(t, h), "a=1 b=19")
+				testkit.Equal(t, told.count(), 1)
+				testkit.Equal(t, h.Stale(), nil)
 			})
 		})
 	}

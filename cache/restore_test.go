@@ -376,9 +376,9 @@ func TestS2_RestoredAndRestored(t *testing.T) {
 			time.Sleep(time.Second)
 			backup.Restore()
 			time.Sleep(15 * time.Second) // 10 until it is compared, 3 until that is confirmed
-			if told.count() != n+1 || maps.Stale() != nil || contents(t, maps) != "" {
-				t.Errorf("%d restores found of %d; %s has %s", told.count(), n+1, maps.State(), contents(t, maps))
-			}
+			testkit.Equal(t, told.count(), n+1)
+			testkit.Equal(t, maps.Stale(), nil)
+			testkit.Equal(t, contents(t, maps), "")
 		}
 	})
 }

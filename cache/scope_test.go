@@ -81,9 +81,9 @@ func TestS2_ScopeNamespaces(t *testing.T) {
 		testkit.ErrorContains(t, testkit.Err(maps.List(t.Context(), cache.ListOptions{Namespace: "a"})), "outside the scope", "what left the scope")
 		set.Remove("b", "c")
 		synctest.Wait()
-		if got := names(t, maps); got != "" || e.take() != "missed x, missed x" || api.Watches() != 2 {
-			t.Errorf("%s, and %d watches", got, api.Watches())
-		}
+		testkit.Equal(t, names(t, maps), "")
+		testkit.Equal(t, e.take(), "missed x, missed x")
+		testkit.Equal(t, api.Watches(), 2)
 		set.Add("a")
 		synced(t, maps)
 		testkit.Equal(t, testkit.Must(maps.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "x"})).Namespace, "a", "what came back")

@@ -119,9 +119,9 @@ func foreignObjectsAreNotRead(t *testing.T, storage cache.Storage) {
 					defer testkit.Start(t, c.Run)()
 					synced(t, h)
 					synctest.Wait()
-					if s := h.State(); s.BrokenCount != broken || s.Objects != 2 || (told.take() == "") != (broken == 0) {
-						t.Errorf("%d objects, and tried to decode %v", s.Objects, s.Broken)
-					}
+					testkit.Equal(t, h.State().BrokenCount, broken)
+					testkit.Equal(t, h.State().Objects, 2)
+					testkit.Equal(t, told.take() == "", broken == 0)
 				})
 			})
 		}

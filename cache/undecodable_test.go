@@ -159,9 +159,9 @@ func TestS9_UndecodableIsAnError(t *testing.T) {
 			slices.Sort(good)
 			for name, read := range all {
 				list, err := read(t, cache.ListOptions{Namespace: "default"})
-				if got := leftOut(err); !slices.Equal(got, bad) || !slices.Equal(namesOf(list), good) || (err == nil) != (len(bad) == 0) {
-					t.Errorf("%s: got %q, %v; want %q, and %q left out", name, namesOf(list), err, good, bad)
-				}
+				testkit.SlicesEqual(t, leftOut(err), bad, name)
+				testkit.SlicesEqual(t, namesOf(list), good, name)
+				testkit.Equal(t, err == nil, len(bad) == 0, name)
 				for _, o := range []cache.ListOptions{{Namespace: "far"}, {Labels: blue}} {
 					testkit.Len(t, testkit.Must(read(t, o)), 1, fmt.Sprintf("%s of another selection", name))
 				}

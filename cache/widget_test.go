@@ -89,9 +89,9 @@ func TestFactory_CustomResource(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		synctest.Wait()
-		if keys := informer.GetStore().ListKeys(); len(keys) != 1 || e.take() != "add a" || api.Watches() != 1 {
-			t.Errorf("the store has %v, with %d watches", keys, api.Watches())
-		}
+		testkit.Len(t, informer.GetStore().ListKeys(), 1)
+		testkit.Equal(t, e.take(), "add a")
+		testkit.Equal(t, api.Watches(), 1)
 		time.Sleep(2 * time.Hour)
 		testkit.HasPrefix(t, e.take(), "update a", "the resync")
 		testkit.Equal(t, f.InformerFor(&corev1.ConfigMap{}, nil), nil, "an informer of an unknown type")

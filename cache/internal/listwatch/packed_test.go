@@ -525,9 +525,9 @@ func TestPacked_OddEvents(t *testing.T) {
 			mark := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "200"}}
 			s := &server{list: e.list(e.object(z)), watch: e.event("BOOKMARK", e.object(mark))}
 			serve(t, s, func(t *testing.T, f *follower) {
-				if at := f.store.GetStore().LastStoreSyncResourceVersion(); at != "200" || s.lists.Load() != 1 || len(f.store.GetStore().ListKeys()) != 1 {
-					t.Errorf("the store is at %q after %d lists", at, s.lists.Load())
-				}
+				testkit.Equal(t, f.store.GetStore().LastStoreSyncResourceVersion(), "200")
+				testkit.Equal(t, s.lists.Load(), 1)
+				testkit.Len(t, f.store.GetStore().ListKeys(), 1)
 			})
 		})
 	}

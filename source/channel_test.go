@@ -76,9 +76,9 @@ func TestChannel(t *testing.T) {
 		testkit.Equal(t, q.how[0].Class, workqueue.Normal)
 		testkit.Equal(t, c.Status().State().String(), "Channel(orders): synced")
 		stop()
-		if err := c.Send(t.Context(), 4); err == nil || c.TrySend(4) || c.Status().Stale() == nil {
-			t.Error("sent after the end")
-		}
+		testkit.NotEqual(t, c.Send(t.Context(), 4), nil, "sent after the end")
+		testkit.Equal(t, c.TrySend(4), false, "sent after the end")
+		testkit.NotEqual(t, c.Status().Stale(), nil, "sent after the end")
 		testkit.Equal(t, c.Status().State().String(), "Channel(orders): stopped; dropped: 1 (the source has stopped)")
 		testkit.NotEqual(t, c.Run(t.Context(), source.Sink[string]{Queue: q}), nil, "it ran twice")
 	})
@@ -153,9 +153,9 @@ func TestChannelEndsWhileSomeoneSends(t *testing.T) {
 				refused++
 			}
 		}
-		if dropped := c.Status().State().Dropped["the source has stopped"]; refused != 3 || dropped != 2 || failed != 0 {
-			t.Errorf("%d refused, %d dropped, %d failures", refused, dropped, failed)
-		}
+		testkit.Equal(t, c.Status().State().Dropped["the source has stopped"], 2)
+		testkit.Equal(t, refused, 3)
+		testkit.Equal(t, failed, 0)
 	})
 }
 

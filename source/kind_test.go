@@ -345,9 +345,9 @@ func TestState_CountsTheEventThatIsBeingHandled(t *testing.T) {
 		s.start(src, l, nil)
 		s.put("a")
 		synctest.Wait()
-		if state := src.Status().State(); state.Pending != 1 || state.Retrying != 0 || !strings.Contains(state.String(), "1 event pending") {
-			t.Errorf("while the handler runs: %s, %d pending, %d retrying", state, state.Pending, state.Retrying)
-		}
+		testkit.Equal(t, src.Status().State().Pending, 1, "while the handler runs")
+		testkit.Equal(t, src.Status().State().Retrying, 0, "while the handler runs")
+		testkit.Contains(t, src.Status().State().String(), "1 event pending", "while the handler runs")
 		close(release)
 		synctest.Wait()
 		testkit.Equal(t, src.Status().State().Pending, 0, "afterwards: pending")

@@ -45,9 +45,9 @@ func TestTicker(t *testing.T) {
 		}
 		testkit.Equal(t, varied, true, "no jitter")
 		want := workqueue.Reason{Source: "Ticker(buckets)", Event: "poll"}
-		if q.how[0].Class != workqueue.Background || q.how[1].Class != workqueue.Normal || q.how[1].Reason != want {
-			t.Errorf("got %+v", q.how[:2])
-		}
+		testkit.Equal(t, q.how[0].Class, workqueue.Background)
+		testkit.Equal(t, q.how[1].Class, workqueue.Normal)
+		testkit.Equal(t, q.how[1].Reason, want)
 		testkit.Equal(t, src.Status().State().String(), "Ticker(buckets): stopped", "after")
 		testkit.NotEqual(t, src.Status().Stale(), nil, "after")
 		testkit.NotEqual(t, src.Run(t.Context(), source.Sink[string]{Queue: q}), nil, "it ran twice")
@@ -80,9 +80,9 @@ func TestTickerRetries(t *testing.T) {
 				}))
 				defer stop()
 				testkit.Equal(t, src.Status().Settled(t.Context()), nil)
-				if s := src.Status().State(); s.Phase != hook.Failing || !strings.HasPrefix(s.String(), "Ticker(buckets): failing: the last 1 polls failed: ") || src.Status().Stale() == nil {
-					t.Errorf("got %s", s)
-				}
+				testkit.Equal(t, src.Status().State().Phase, hook.Failing)
+				testkit.HasPrefix(t, src.Status().State().String(), "Ticker(buckets): failing: the last 1 polls failed: ")
+				testkit.NotEqual(t, src.Status().Stale(), nil)
 				if err := src.Status().WaitForSync(t.Context()); err != nil || time.Since(began) < until {
 					t.Errorf("synced after %s: %v", time.Since(began), err)
 				}
@@ -126,9 +126,9 @@ func TestTickerDoesNotOverlap(t *testing.T) {
 		time.Sleep(10*time.Minute + time.Second)
 		at := time.Now()
 		stop() // does not wait for the interval, nor for the poll
-		if s := src.Status().State(); len(begun) != 4 || s.Dropped["the poll before was still running"] != int64(told) || told != 6 {
-			t.Errorf("%d polls, told %d, %s", len(begun), told, s)
-		}
+		testkit.Equal(t, src.Status().State().Dropped["the poll before was still running"], int64(told))
+		testkit.Len(t, begun, 4)
+		testkit.Equal(t, told, 6)
 		testkit.Equal(t, time.Since(at), 0)
 	})
 }

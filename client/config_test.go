@@ -58,9 +58,9 @@ func TestLoadConfig(t *testing.T) {
 		t.Helper()
 		cfg, err := client.LoadConfig(path)
 		testkit.NoError(t, err)
-		if cfg.Host != "https://"+host+":6443" || cfg.BearerToken != "secret" || cfg.QPS != -1 {
-			t.Errorf("got %s with QPS %v, want %s without a limit", cfg.Host, cfg.QPS, host)
-		}
+		testkit.Equal(t, cfg.Host, "https://"+host+":6443")
+		testkit.Equal(t, cfg.BearerToken, "secret")
+		testkit.Equal(t, cfg.QPS, -1)
 	}
 	write(t, home, strings.Replace(kubeconfig, "HOST", "home", 1))
 	check("", "home")

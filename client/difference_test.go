@@ -110,9 +110,9 @@ func TestCompare_DuplicateKeys(t *testing.T) {
 		"renamed": {two, renamed, types.MergePatchType}, "moved": {one, moved, types.StrategicMergePatchType},
 	} {
 		d := patchTo(t, tt.before, tt.after)
-		if d.patchType != tt.want || len(d.main) == 0 || len(d.status) != 0 {
-			t.Errorf("%s: the patch is %s: %v", what, d.patchType, d.main)
-		}
+		testkit.Equal(t, d.patchType, tt.want, what)
+		testkit.NotEqual(t, len(d.main), 0, what)
+		testkit.Len(t, d.status, 0, what)
 	}
 }
 
@@ -195,9 +195,9 @@ func TestCompare_Replaces(t *testing.T) {
 		"named $":        {kustomization, set("$list", "a"), "spec.$list"},
 	} {
 		d, err := compare(tt.before, tt.after())
-		if err != nil || d.replaces != tt.want || len(d.main) == 0 {
-			t.Errorf("%s: the patch replaces %q, want %q: %v, %v", what, d.replaces, tt.want, d.main, err)
-		}
+		testkit.NoError(t, err, what)
+		testkit.Equal(t, d.replaces, tt.want, what)
+		testkit.NotEqual(t, len(d.main), 0, what)
 	}
 }
 
@@ -252,9 +252,9 @@ func TestCompare_RetainKeys(t *testing.T) {
 		was, _, _ := content(pair[0])
 		is, _, _ := content(pair[1])
 		got, err := strategicpatch.StrategicMergeMapPatch(was, d.main, pair[0])
-		if err != nil || d.patchType != types.StrategicMergePatchType || !reflect.DeepEqual(withoutNulls(map[string]any(got)), withoutNulls(is)) {
-			t.Errorf("the %s %v results in %v, %v", d.patchType, d.main, got, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, d.patchType, types.StrategicMergePatchType)
+		testkit.DeepEqual(t, withoutNulls(map[string]any(got)), withoutNulls(is))
 	}
 }
 

@@ -82,9 +82,9 @@ func TestCreateOrUpdate_LosesARace(t *testing.T) {
 	})
 	ctx, maps := t.Context(), client.For[*corev1.ConfigMap](newClient(t, api, client.Options{}))
 	read, is, err := client.CreateOrUpdate(ctx, maps, testkit.ConfigMap("a"), fill)
-	if err != nil || is != client.Updated || !slices.Equal(verbs(api), []string{"get", "create", "get", "update"}) {
-		t.Errorf("created by another client: %s, %v, requests %v", is, err, verbs(api))
-	}
+	testkit.NoError(t, err, "created by another client")
+	testkit.Equal(t, is, client.Updated, "created by another client")
+	testkit.SlicesEqual(t, verbs(api), []string{"get", "create", "get", "update"}, "created by another client")
 	api.Remove(sim.ConfigMaps, "default", "a")
 	read.Labels = map[string]string{"old": "yes"}
 	stored, is, err := client.CreateOrUpdate(ctx, maps, read, func(m *corev1.ConfigMap) error {
@@ -137,9 +137,9 @@ func TestCreateOrUpdate_KeepsTheVersion(t *testing.T) {
 		m.Data["a"], m.ResourceVersion, m.UID = "c", "", ""
 		return nil
 	})
-	if err != nil || is != client.Updated || seen != 2 {
-		t.Errorf("%s, %v, mutate last saw %d fields", is, err, seen)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, is, client.Updated)
+	testkit.Equal(t, seen, 2)
 }
 
 func TestCreateOrPatch(t *testing.T) {
@@ -270,9 +270,9 @@ func TestCreateOrUpdate_Unstructured(t *testing.T) {
 	}
 	ctx := t.Context()
 	stored, is, err := client.CreateOrUpdate(ctx, h, u, set("b"))
-	if err != nil || is != client.Created || stored.GetKind() != "ConfigMap" {
-		t.Errorf("%v, %s, %v", stored, is, err)
-	}
+	testkit.NoError(t, err)
+	testkit.Equal(t, is, client.Created)
+	testkit.Equal(t, stored.GetKind(), "ConfigMap")
 	if _, is, err = client.CreateOrUpdate(ctx, h, stored, set("b")); err != nil || is != client.Unchanged {
 		t.Errorf("%s, %v", is, err)
 	}
@@ -289,12 +289,12 @@ func TestIgnore(t *testing.T) {
 	missing := second(maps.GetLive(ctx, name("default", "a")))
 	api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 	exists := second(maps.Create(ctx, testkit.ConfigMap("a")))
-	if client.IgnoreNotFound(missing) != nil || client.IgnoreNotFound(exists) == nil || client.IgnoreNotFound(nil) != nil {
-		t.Errorf("IgnoreNotFound: %v, %v", missing, exists)
-	}
-	if client.IgnoreAlreadyExists(exists) != nil || client.IgnoreAlreadyExists(missing) == nil || client.IgnoreAlreadyExists(nil) != nil {
-		t.Errorf("IgnoreAlreadyExists: %v, %v", exists, missing)
-	}
+	testkit.Equal(t, client.IgnoreNotFound(missing), nil)
+	testkit.NotEqual(t, client.IgnoreNotFound(exists), nil)
+	testkit.Equal(t, client.IgnoreNotFound(nil), nil)
+	testkit.Equal(t, client.IgnoreAlreadyExists(exists), nil)
+	testkit.NotEqual(t, client.IgnoreAlreadyExists(missing), nil)
+	testkit.Equal(t, client.IgnoreAlreadyExists(nil), nil)
 }
 
 // TestPatchFrom_KeepsWhatOthersAdded: a patch that replaces a list of a built-in kind is a conflict

@@ -59,9 +59,9 @@ func TestTraceParent_ApplyIgnoresIt(t *testing.T) {
 	testkit.Equal(t, skipped, 1)
 	testkit.Equal(t, traceOf(live), "7")
 	apply("2")
-	if skipped != 1 || traceOf(live) != "7" || live.Data["a"] != "2" {
-		t.Errorf("%d applies were skipped, want 1; the trace is %q, the data %v", skipped, traceOf(live), live.Data)
-	}
+	testkit.Equal(t, skipped, 1)
+	testkit.Equal(t, traceOf(live), "7")
+	testkit.Equal(t, live.Data["a"], "2")
 }
 
 func traceConfigMaps(t *testing.T) (*sim.Server, *client.Handle[*corev1.ConfigMap]) {

@@ -57,9 +57,9 @@ func conversionIn(t *testing.T, w *httptest.ResponseRecorder) (a conversionAnswe
 	if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatalf("status %d, %v, %s: %v", w.Code, w.Header(), w.Body, err)
 	}
-	if a.APIVersion != "apiextensions.k8s.io/v1" || a.Kind != "ConversionReview" || a.Response.UID != "u-1" {
-		t.Errorf("the answer is %+v", a)
-	}
+	testkit.Equal(t, a.APIVersion, "apiextensions.k8s.io/v1")
+	testkit.Equal(t, a.Kind, "ConversionReview")
+	testkit.Equal(t, a.Response.UID, "u-1")
 	return a
 }
 

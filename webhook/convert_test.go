@@ -6,7 +6,6 @@ package webhook_test
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,9 +47,9 @@ func TestA5_ConversionKeepsMetadata(t *testing.T) {
 	delete(want, "annotations")
 	testkit.DeepEqual(t, meta, want, "the metadata became")
 	spec := map[string]any{"host": "shop.test", "port": 80.0, "aisles": []any{"bread", "milk"}}
-	if !reflect.DeepEqual(got["spec"], spec) || got["apiVersion"] != "shops.example.com/v1" || got["kind"] != "Shop" {
-		t.Errorf("got %v", got)
-	}
+	testkit.DeepEqual(t, got["spec"], spec)
+	testkit.Equal(t, got["apiVersion"], "shops.example.com/v1")
+	testkit.Equal(t, got["kind"], "Shop")
 }
 
 // TestA5_AFunctionCannotChangeMetadata: a function that replaces the object or changes its identity

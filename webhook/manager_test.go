@@ -236,9 +236,9 @@ func TestA3_AnEndedContextIsStatus500(t *testing.T) {
 		})
 		o.start(t)
 		got := o.post(t, validatePath+"?timeout=2s", reviewOf(t, request(admissionv1.Create, thing, "")))
-		if got.code != 500 || got.took != 1500*time.Millisecond || got.text != "webhook validate.things.test.example.com: the price is unknown: context deadline exceeded" {
-			t.Error(got)
-		}
+		testkit.Equal(t, got.code, 500)
+		testkit.Equal(t, got.took, 1500*time.Millisecond)
+		testkit.Equal(t, got.text, "webhook validate.things.test.example.com: the price is unknown: context deadline exceeded")
 		o.end(t)
 	})
 }

@@ -166,8 +166,8 @@ func TestALongRetryAfterStaysReadable(t *testing.T) {
 		defer resp.Body.Close()
 		testkit.Equal(t, time.Until(testkit.Must(http.ParseTime(resp.Header.Get("Retry-After")))), time.Hour, "before the body is read")
 		body, err := io.ReadAll(resp.Body)
-		if err != nil || string(body) != asText || resp.Header.Get("Retry-After") != "3600" {
-			t.Errorf("then it is %q, and the body %q, %v", resp.Header.Get("Retry-After"), body, err)
-		}
+		testkit.NoError(t, err)
+		testkit.Equal(t, string(body), asText)
+		testkit.Equal(t, resp.Header.Get("Retry-After"), "3600")
 	})
 }

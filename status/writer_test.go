@@ -130,9 +130,9 @@ func TestWriter_WhatIsDelayed(t *testing.T) {
 		expect := func(what, name, message string, wait time.Duration, sent int) {
 			t.Helper()
 			got, err := apply(name, message)
-			if got != wait || w.sent != sent || (err != nil) != w.fail {
-				t.Errorf("%s: wait %s, %d requests, %v; want %s and %d", what, got, w.sent, err, wait, sent)
-			}
+			testkit.Equal(t, got, wait, what)
+			testkit.Equal(t, w.sent, sent, what)
+			testkit.Equal(t, err != nil, w.fail, what)
 		}
 		g := gauge(1)
 		w.api.Put(served, g)

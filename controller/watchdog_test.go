@@ -256,7 +256,7 @@ func TestProgress(t *testing.T) {
 		}
 		c.Queue().Add("before")
 		time.Sleep(time.Hour)
-		testkit.Equal(t, want(1, 0, 0).LastCompleted.IsZero(), true, "nothing has completed") // it does not lead
+		testkit.Equal(t, want(1, 0, 0).LastCompleted.IsZero(), true) // it does not lead
 		end := c.lead(t, time.Hour)
 		want(0, 0, 0)
 		completed := time.Now()

@@ -165,8 +165,7 @@ func TestV1_CustomResourceDefinitionsAnswerLikeTheRealServer(t *testing.T) {
 		t.Skip("-short: it needs a control plane")
 	}
 	definition := manifest(t, lamps)
-	cluster, err := envtest.Start(t.Context(), envtest.Options{})
-	testkit.NoError(t, err)
+	cluster := testkit.Must(envtest.Start(t.Context(), envtest.Options{}))
 	t.Cleanup(func() { testkit.NoError(t, cluster.Stop()) })
 	file := t.TempDir() + "/lamps.yaml"
 	testkit.NoError(t, os.WriteFile(file, []byte(lamps), 0o600))
@@ -196,7 +195,7 @@ func TestLoad_RejectsAnInvalidSchema(t *testing.T) {
 	err := s.Load(runtime.NewScheme(), manifest(t, strings.Replace(lamps, "lit: {type: boolean}", "lit: {type: bit}", 1)))
 	const want = `sim: CustomResourceDefinition "lamps.crd.dev" is invalid: ` +
 		`spec.validation.openAPIV3Schema.properties[status].properties[lit].type: Unsupported value: "bit": `
-	testkit.Equal(t, strings.HasPrefix(fmt.Sprint(err), want), true, err)
+	testkit.HasPrefix(t, fmt.Sprint(err), want)
 	testkit.Equal(t, strings.HasSuffix(fmt.Sprint(err), "; correct it"), true, err)
 }
 
@@ -222,8 +221,7 @@ type side struct {
 
 func client(t *testing.T, cfg *rest.Config) side {
 	t.Helper()
-	c, err := rest.HTTPClientFor(cfg)
-	testkit.NoError(t, err)
+	c := testkit.Must(rest.HTTPClientFor(cfg))
 	t.Cleanup(c.CloseIdleConnections)
 	return side{cfg.Host, c}
 }
@@ -251,15 +249,12 @@ func (s side) send(t *testing.T, method, path, body string) map[string]any {
 		testkit.NoError(t, json.Unmarshal([]byte(body), &object))
 		content = strings.NewReader(text(object))
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, s.host+path, content)
-	testkit.NoError(t, err)
+	r := testkit.Must(http.NewRequestWithContext(t.Context(), method, s.host+path, content))
 	r.Header.Set("Content-Type", contentType)
 	r.Header.Set("User-Agent", "crd/v1")
-	resp, err := s.http.Do(r)
-	testkit.NoError(t, err)
+	resp := testkit.Must(s.http.Do(r))
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	testkit.NoError(t, err)
+	data := testkit.Must(io.ReadAll(resp.Body))
 	data = instants.ReplaceAll(data, []byte("<time>"))
 	data = chosen.ReplaceAll(data, []byte("$1<chosen>"))
 	data = bytes.ReplaceAll(data, []byte(strings.TrimPrefix(s.host, "https://")), []byte("<host>"))

@@ -41,8 +41,7 @@ func everything(t *testing.T, policy admissionregistrationv1.FailurePolicyType, 
 			Rule:       admissionregistrationv1.Rule{APIGroups: all, APIVersions: all, Resources: []string{"*/*"}},
 		}},
 	})
-	objects, err := w.Manifests()
-	testkit.NoError(t, err)
+	objects := testkit.Must(w.Manifests())
 	installed := make([]runtime.Object, len(objects))
 	for i := range objects {
 		installed[i] = objects[i]

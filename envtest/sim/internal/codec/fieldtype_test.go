@@ -21,13 +21,10 @@ import (
 // that ownable leaves out with the ones in the whole object.
 func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
 	c := Codec{Kind: kinds.Resource{Version: "v1", Kind: "ConfigMap"}.GVK(), Typed: true}
-	converter, err := c.TypeConverter()
-	testkit.NoError(t, err)
+	converter := testkit.Must(c.TypeConverter())
 	fields := func(converter managedfields.TypeConverter, live, obj runtime.Object) string {
-		f, err := managedfields.NewDefaultFieldManager(converter, OneVersion{}, OneVersion{}, c, c.Kind, c.Kind.GroupVersion(), "", nil)
-		testkit.NoError(t, err)
-		obj, err = f.Update(live, obj, "test")
-		testkit.NoError(t, err)
+		f := testkit.Must(managedfields.NewDefaultFieldManager(converter, OneVersion{}, OneVersion{}, c, c.Kind, c.Kind.GroupVersion(), "", nil))
+		obj = testkit.Must(f.Update(live, obj, "test"))
 		var raw []string
 		for _, e := range obj.(metav1.Object).GetManagedFields() {
 			raw = append(raw, e.Manager+e.FieldsV1.String())
@@ -42,8 +39,7 @@ func TestFieldManagersSkipWhatHasNoOwner(t *testing.T) {
 	const after = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"b","uid":"1","resourceVersion":"2","generation":2,
 		"annotations":{"c":"d"},"generateName":"a",
 		"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"2"}],"deletionGracePeriodSeconds":3},"data":{"k":"w"}}`
-	blank, err := c.Empty()
-	testkit.NoError(t, err)
+	blank := testkit.Must(c.Empty())
 	for _, live := range []*unstructured.Unstructured{blank, readObject(t, before)} {
 		want := fields(converter, live, readObject(t, after))
 		testkit.Equal(t, fields(managed.Ownable{TypeConverter: converter}, managed.Read(live), managed.Read(readObject(t, after))), want)

@@ -42,10 +42,8 @@ func TestBuiltinSchema_IsClientGos(t *testing.T) {
 		testkit.NoError(t, err)
 		return
 	}
-	unzip, err := gzip.NewReader(bytes.NewReader(builtinSchema))
-	testkit.NoError(t, err)
-	got, err := io.ReadAll(unzip)
-	testkit.NoError(t, err)
+	unzip := testkit.Must(gzip.NewReader(bytes.NewReader(builtinSchema)))
+	got := testkit.Must(io.ReadAll(unzip))
 	if string(got) != want {
 		t.Error("builtinschema.yaml.gz is not client-go's schema; run 'go test ./envtest/sim -run TestBuiltinSchema -update'")
 	}
@@ -54,8 +52,7 @@ func TestBuiltinSchema_IsClientGos(t *testing.T) {
 // clientGosSchema returns the only long string in the internal package of the apply configurations.
 func clientGosSchema(t *testing.T) string {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/applyconfigurations/internal").Output()
-	testkit.NoError(t, err)
+	dir := testkit.Must(exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/applyconfigurations/internal").Output())
 	file, err := parser.ParseFile(gotoken.NewFileSet(), filepath.Join(strings.TrimSpace(string(dir)), "internal.go"), nil, parser.SkipObjectResolution)
 	testkit.NoError(t, err)
 	schema := ""

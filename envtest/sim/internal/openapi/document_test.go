@@ -12,8 +12,7 @@ import (
 
 func TestDocument_DescribesItsKinds(t *testing.T) {
 	d := kinds.Define(kinds.Resource{Group: "example.com", Version: "v1", Kind: "Lamp", Name: "lamps", Namespaced: true})
-	data, err := Document(d.GV(), []*kinds.Definition{&d})
-	testkit.NoError(t, err)
+	data := testkit.Must(Document(d.GV(), []*kinds.Definition{&d}))
 	for _, want := range []string{`"com.example.v1.Lamp":`, `"/apis/example.com/v1/namespaces/{namespace}/lamps/{name}/status":`} {
 		testkit.Contains(t, string(data), want)
 	}

@@ -13,7 +13,6 @@ import (
 
 func TestMessage_ReadsTheEnvelope(t *testing.T) {
 	data := Envelope(metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, []byte("content"))
-	got, err := Message(data)
-	testkit.NoError(t, err)
+	got := testkit.Must(Message(data))
 	testkit.Equal(t, string(got), "content")
 }

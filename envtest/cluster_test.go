@@ -132,7 +132,7 @@ func TestNamespacePrefix(t *testing.T) {
 	longest := strings.Repeat("a", 57)
 	name, err := c.Namespace(ctx, longest)
 	testkit.NoError(t, err, "the longest prefix")
-	testkit.Equal(t, strings.HasPrefix(name, longest+"-"), true, name)
+	testkit.HasPrefix(t, name, longest+"-")
 }
 
 // E4: the error names an invalid CRD file and its problem, and nothing is left running.

@@ -69,7 +69,7 @@ func TestE1_BuildOnce(t *testing.T) {
 	testkit.Count(t, out.String(), "\n", 1)
 	testkit.Contains(t, out.String(), "building the control plane, Kubernetes "+KubernetesVersion)
 	testkit.Contains(t, out.String(), cost)
-	testkit.Equal(t, strings.HasPrefix(filepath.Base(first), KubernetesVersion+"-"+runtime.Version()+"-"), true, first)
+	testkit.HasPrefix(t, filepath.Base(first), KubernetesVersion+"-"+runtime.Version()+"-")
 	again, err := cachedProgram(ctx, cache, src, &progressReport{out: &out})
 	testkit.Equal(t, err, nil, "the second time")
 	testkit.Equal(t, again, first, "the second time")
@@ -89,7 +89,7 @@ func TestBuild_CachesReleasesBesideEachOther(t *testing.T) {
 	for _, src.release = range releases() {
 		path, err := cachedProgram(t.Context(), cache, src, &progressReport{out: &testkit.Buffer{}})
 		testkit.NoError(t, err, src.release)
-		testkit.Equal(t, strings.HasPrefix(filepath.Base(path), string(src.release)+"-go"), true, src.release, path)
+		testkit.HasPrefix(t, filepath.Base(path), string(src.release)+"-go", src.release)
 	}
 	testkit.Len(t, cached(t, cache), len(releases()), "in the cache")
 	text, err := os.ReadFile(log)

@@ -6,7 +6,6 @@ package envtest
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/setpoint-dev/setpoint/internal/testkit"
@@ -26,7 +25,7 @@ func TestRelease_OptionBeforeVariableBeforeDefault(t *testing.T) {
 		t.Setenv(versionVariable, test.variable)
 		got, err := (Options{Version: test.option}).release()
 		testkit.NoError(t, err, name)
-		testkit.Equal(t, strings.HasPrefix(string(got), test.want), true, name, got)
+		testkit.HasPrefix(t, string(got), test.want, name)
 	}
 	t.Setenv(versionVariable, "1.3")
 	_, err := Options{}.release()

@@ -63,26 +63,26 @@ func newFamilies(b *testing.B, n int) *families {
 	f.configMaps, f.services, f.deployments = cache.For[*corev1.ConfigMap](mgr.Cache()), cache.For[*corev1.Service](mgr.Cache()), cache.For[*appsv1.Deployment](mgr.Cache())
 	var err error
 	f.set, err = children.New(all, mgr.Client(), children.Of(f.configMaps), children.Of(f.services), children.Of(f.deployments))
-	must(b, err)
+	testkit.NoError(b, err)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Run(ctx) }()
-	b.Cleanup(func() { stop(); must(b, <-ended) })
+	b.Cleanup(func() { stop(); testkit.NoError(b, <-ended) })
 	for i := range n {
 		f.api.Put(sim.Resource{Version: "v1", Kind: "ServiceAccount", Name: "serviceaccounts", Namespaced: true},
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("owner-", i)}})
 	}
-	must(b, mgr.WaitReady(ctx))
-	must(b, all.CatchUp(ctx))
+	testkit.NoError(b, mgr.WaitReady(ctx))
+	testkit.NoError(b, all.CatchUp(ctx))
 	f.owners, err = all.List(ctx, cache.ListOptions{})
-	must(b, err)
+	testkit.NoError(b, err)
 	for _, o := range f.owners {
-		must(b, f.reconcile(ctx, o))
+		testkit.NoError(b, f.reconcile(ctx, o))
 	}
 	for _, h := range []interface{ CatchUp(context.Context) error }{f.configMaps, f.services, f.deployments} {
-		must(b, h.CatchUp(ctx))
+		testkit.NoError(b, h.CatchUp(ctx))
 	}
 	for _, o := range f.owners {
-		must(b, f.reconcile(ctx, o)) // what the API server has answered
+		testkit.NoError(b, f.reconcile(ctx, o)) // what the API server has answered
 	}
 	f.theirs = f.controllerRuntime(b, ctx)
 	return f
@@ -90,32 +90,27 @@ func newFamilies(b *testing.B, n int) *families {
 
 func (f *families) controllerRuntime(b *testing.B, ctx context.Context) crclient.Client {
 	c, err := crcache.New(f.api.Config(), crcache.Options{Scheme: scheme.Scheme})
-	must(b, err)
+	testkit.NoError(b, err)
 	for _, kind := range []crclient.Object{&corev1.ConfigMap{}, &corev1.Service{}, &appsv1.Deployment{}} {
 		_, err := c.GetInformer(ctx, kind, crcache.BlockUntilSynced(false))
-		must(b, err)
+		testkit.NoError(b, err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
-	b.Cleanup(func() { stop(); must(b, <-ended) })
+	b.Cleanup(func() { stop(); testkit.NoError(b, <-ended) })
 	if !c.WaitForCacheSync(ctx) {
 		b.Fatal("controller-runtime's cache does not sync")
 	}
 	theirs, err := crclient.New(f.api.Config(), crclient.Options{Scheme: scheme.Scheme, Cache: &crclient.CacheOptions{Reader: c}})
-	must(b, err)
-	return theirs
-}
-
-func must(b *testing.B, err error) {
-	b.Helper()
 	testkit.NoError(b, err)
+	return theirs
 }
 
 func (f *families) each(b *testing.B, do func(context.Context, *corev1.ServiceAccount) error) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		must(b, do(b.Context(), f.owners[i%len(f.owners)]))
+		testkit.NoError(b, do(b.Context(), f.owners[i%len(f.owners)]))
 	}
 }
 

@@ -100,15 +100,8 @@ func TestFamiliar_GeneratedListers(t *testing.T) {
 		lister := corelisters.NewConfigMapLister(f.Core().V1().ConfigMaps().TypedInformer().GetIndexer())
 		run()
 		testkit.Equal(t, testkit.Must(lister.ConfigMaps("default").Get("a")).Name, "a")
-		testkit.Equal(t, len(must(lister.List(labels.Everything()))), 1, "the object is not listed")
+		testkit.Equal(t, len(testkit.Must(lister.List(labels.Everything()))), 1, "the object is not listed")
 	})
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // TestFamiliar_ResyncPeriods: each handler is resynced in its own period, whether added before or
@@ -125,12 +118,12 @@ func TestFamiliar_ResyncPeriods(t *testing.T) {
 			}}
 		}
 		var minutely, secondly, never, neverEither atomic.Int64
-		must(informer.AddEventHandlerWithResyncPeriod(counter(&minutely), time.Minute))
-		must(informer.AddEventHandler(counter(&never)))
+		testkit.Must(informer.AddEventHandlerWithResyncPeriod(counter(&minutely), time.Minute))
+		testkit.Must(informer.AddEventHandler(counter(&never)))
 		run()
 		period := 10 * time.Second
-		must(informer.AddEventHandlerWithOptions(counter(&secondly), toolscache.HandlerOptions{ResyncPeriod: &period}))
-		must(informer.AddEventHandlerWithOptions(counter(&neverEither), toolscache.HandlerOptions{}))
+		testkit.Must(informer.AddEventHandlerWithOptions(counter(&secondly), toolscache.HandlerOptions{ResyncPeriod: &period}))
+		testkit.Must(informer.AddEventHandlerWithOptions(counter(&neverEither), toolscache.HandlerOptions{}))
 		time.Sleep(10*time.Minute + 30*time.Second)
 		// The checks, once a second, add to each period.
 		testkit.Between(t, minutely.Load(), 9, 10)
@@ -198,7 +191,7 @@ func TestFamiliar_Tombstones(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "last"))
 		informer := f.Core().V1().ConfigMaps().Informer()
 		var deleted atomic.Value
-		must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted.Store(obj) }}))
+		testkit.Must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) { deleted.Store(obj) }}))
 		run()
 		time.Sleep(time.Minute)
 		api.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Refuse() })
@@ -233,7 +226,7 @@ func TestFamiliar_WaitForCacheSync(t *testing.T) {
 	familiar(t, func(t *testing.T, api *sim.Server, f informers.SharedInformerFactory, run func()) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a"))
 		informer := f.Core().V1().ConfigMaps().Informer()
-		seen := must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}))
+		seen := testkit.Must(informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}))
 		synced := make(chan bool)
 		go func() { synced <- toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced, seen.HasSynced) }()
 		go func() {
@@ -262,7 +255,7 @@ func TestFamiliar_FakeClientsetWithWatchReactor(t *testing.T) {
 		f := factory.New(c, clientset)
 		maps := f.Core().V1().ConfigMaps()
 		events := make(chan string, 10)
-		must(maps.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		testkit.Must(maps.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { events <- "add " + obj.(*corev1.ConfigMap).Name },
 			UpdateFunc: func(_, obj any) { events <- "update " + obj.(*corev1.ConfigMap).Name },
 			DeleteFunc: func(obj any) { events <- "delete " + obj.(*corev1.ConfigMap).Name },

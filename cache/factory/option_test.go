@@ -68,9 +68,9 @@ func program(t *testing.T, f informers.SharedInformerFactory, api *sim.Server, r
 	t.Helper()
 	d := &diary{resyncs: map[string]int{}}
 	core := f.Core().V1()
-	generic := must(f.ForResource(corev1.SchemeGroupVersion.WithResource("secrets")))
+	generic := testkit.Must(f.ForResource(corev1.SchemeGroupVersion.WithResource("secrets")))
 	for _, informer := range []toolscache.SharedIndexInformer{core.ConfigMaps().Informer(), generic.Informer(), core.Namespaces().Informer()} {
-		must(informer.AddEventHandler(d.handler()))
+		testkit.Must(informer.AddEventHandler(d.handler()))
 	}
 	run()
 	f.WaitForCacheSync(t.Context().Done())
@@ -87,13 +87,13 @@ func program(t *testing.T, f informers.SharedInformerFactory, api *sim.Server, r
 	time.Sleep(10*time.Hour + 30*time.Minute)
 	synctest.Wait()
 	var all []string
-	for _, m := range must(core.ConfigMaps().Lister().List(labels.Everything())) {
+	for _, m := range testkit.Must(core.ConfigMaps().Lister().List(labels.Everything())) {
 		all = append(all, m.Namespace+"/"+m.Name)
 	}
-	for _, obj := range must(generic.Lister().List(labels.Everything())) {
+	for _, obj := range testkit.Must(generic.Lister().List(labels.Everything())) {
 		all = append(all, "secret "+obj.(*corev1.Secret).Namespace)
 	}
-	for _, n := range must(core.Namespaces().Lister().List(labels.Everything())) {
+	for _, n := range testkit.Must(core.Namespaces().Lister().List(labels.Everything())) {
 		all = append(all, n.Name)
 	}
 	slices.Sort(all)
@@ -171,7 +171,7 @@ func TestOptions_LikeClientGo(t *testing.T) {
 				}
 				synctest.Test(t, func(t *testing.T) {
 					api := sampleAPI()
-					clients := must(client.New(api.Config(), client.Options{Scheme: try.scheme}))
+					clients := testkit.Must(client.New(api.Config(), client.Options{Scheme: try.scheme}))
 					cached := cache.New(clients, try.cache)
 					stop := func() {}
 					defer func() { stop() }()
@@ -198,7 +198,7 @@ func TestOptions_LikeClientGo(t *testing.T) {
 func TestOptions_Shared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := sampleAPI()
-		c := cache.New(must(client.New(api.Config(), client.Options{})), cache.Options{Namespaces: cache.NewSet("other")})
+		c := cache.New(testkit.Must(client.New(api.Config(), client.Options{})), cache.Options{Namespaces: cache.NewSet("other")})
 		f := factory.New(c, nil)
 		maps := cache.For[*corev1.ConfigMap](c)
 		lister := f.Core().V1().ConfigMaps().Lister()
@@ -224,7 +224,7 @@ func TestOptions_Several(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api := sampleAPI()
-				c := cache.New(must(client.New(api.Config(), client.Options{Scheme: scheme})), cache.Options{Namespaces: cache.NewSet("default", "other")})
+				c := cache.New(testkit.Must(client.New(api.Config(), client.Options{Scheme: scheme})), cache.Options{Namespaces: cache.NewSet("default", "other")})
 				clientset := kubernetes.NewForConfigOrDie(api.Config())
 				f := factory.New(c, clientset)
 				namespaces := f.Core().V1().Namespaces().Lister()

@@ -78,7 +78,7 @@ func encodings() map[string]encoding {
 func jsonObject(m *corev1.ConfigMap) []byte {
 	m = m.DeepCopy()
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	return must(json.Marshal(m))
+	return testkit.Must(json.Marshal(m))
 }
 
 func jsonList(items ...[]byte) []byte {
@@ -89,7 +89,7 @@ func jsonEvent(kind string, object []byte) []byte {
 	return fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, object)
 }
 
-func protobufObject(m *corev1.ConfigMap) []byte { return must(m.Marshal()) }
+func protobufObject(m *corev1.ConfigMap) []byte { return testkit.Must(m.Marshal()) }
 
 // field is a field of a protobuf message, or nothing.
 func field(number protowire.Number, data []byte) []byte {
@@ -119,13 +119,6 @@ func protobufEvent(kind string, object []byte) []byte {
 
 func frame(event []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
-}
-
-func must(data []byte, err error) []byte {
-	if err != nil {
-		panic(err)
-	}
-	return data
 }
 
 // respond answers with bytes. If the stream stays open, it ends when the client closes it.
@@ -509,8 +502,8 @@ func TestPacked_OddEvents(t *testing.T) {
 	z := versioned("z", "101", "1")
 	gone := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old"}
 	status := map[string][]byte{
-		"JSON":     jsonEvent("ERROR", must(json.Marshal(gone))),
-		"protobuf": frame(append(field(1, []byte("ERROR")), field(2, field(1, envelope("v1", "Status", must(gone.Marshal()))))...)),
+		"JSON":     jsonEvent("ERROR", testkit.Must(json.Marshal(gone))),
+		"protobuf": frame(append(field(1, []byte("ERROR")), field(2, field(1, envelope("v1", "Status", testkit.Must(gone.Marshal()))))...)),
 	}
 	for name, e := range encodings() {
 		t.Run(name+" ERROR", func(t *testing.T) {

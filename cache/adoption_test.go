@@ -320,7 +320,9 @@ func TestAdopt_Namespaced(t *testing.T) {
 		testkit.ErrorContains(t, testkit.Err(alone.Namespaced()), "set cache.AdoptOptions.Scope")
 		for _, scope := range []meta.RESTScope{meta.RESTScopeNamespace, meta.RESTScopeRoot} {
 			told := cache.Adopt[*corev1.ConfigMap](cache.New(nil, cache.Options{}), informer, cache.AdoptOptions{Scope: scope})
-			testkit.Equal(t, testkit.Must(told.Namespaced()), scope == meta.RESTScopeNamespace, scope.Name())
+			namespaced, err := told.Namespaced()
+			testkit.NoError(t, err, scope.Name())
+			testkit.Equal(t, namespaced, scope == meta.RESTScopeNamespace, scope.Name())
 		}
 		api := sim.NewServer()
 		c, _ := newCache(t, api)

@@ -95,8 +95,10 @@ func TestIndexBlocks(t *testing.T) {
 		synced(t, h)
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("a", "two"))
 		synctest.Wait()
-		testkit.Len(t, testkit.Must(x.List(t.Context(), "one", cache.ListOptions{})), 1, "during the update")
+		before, err := x.List(t.Context(), "one", cache.ListOptions{})
 		close(blocks)
+		testkit.NoError(t, err, "during the update")
+		testkit.Len(t, before, 1, "during the update")
 		synctest.Wait()
 		testkit.Len(t, testkit.Must(x.List(t.Context(), "two", cache.ListOptions{})), 1, "after the update")
 		testkit.Equal(t, calls.Load(), 2, "after the update")
@@ -122,7 +124,9 @@ func TestIndexOfAMemberThatReturns(t *testing.T) {
 		late := cache.NewIndex(h, "late", values)
 		set.Add("default")
 		for name, x := range map[string]*cache.Index[*corev1.ConfigMap]{"early": early, "late": late} {
-			testkit.Len(t, testkit.Must(x.List(t.Context(), "one", cache.ListOptions{})), 1, name)
+			list, err := x.List(t.Context(), "one", cache.ListOptions{})
+			testkit.NoError(t, err, name)
+			testkit.Len(t, list, 1, name)
 		}
 	})
 }
@@ -138,7 +142,9 @@ func TestIndexOfFieldsThatAreNotEnough(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		synced(t, h)
 		for kind, want := range map[string]int{"Widget": 1, "Gadget": 0} {
-			testkit.Len(t, testkit.Must(x.List(t.Context(), kind, cache.ListOptions{})), want, kind)
+			list, err := x.List(t.Context(), kind, cache.ListOptions{})
+			testkit.NoError(t, err, kind)
+			testkit.Len(t, list, want, kind)
 		}
 	})
 }

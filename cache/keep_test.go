@@ -92,7 +92,9 @@ func TestTransform(t *testing.T) {
 		api.Put(sim.ConfigMaps, testkit.ConfigMap("later", "secret"))
 		synctest.Wait()
 		for name, want := range map[string]int{"a": 0, "later": 0, "bad": 1} {
-			testkit.Len(t, testkit.Must(maps.Get(t.Context(), testkit.Key(name))).Data, want)
+			m, err := maps.Get(t.Context(), testkit.Key(name))
+			testkit.NoError(t, err, name)
+			testkit.Len(t, m.Data, want, name)
 		}
 		s := maps.State()
 		testkit.Equal(t, s.BrokenCount, 1)

@@ -94,7 +94,7 @@ func TestScopeOfAll(t *testing.T) {
 		defer testkit.Start(t, c.Run)()
 		for _, element := range []types.NamespacedName{{}, {Namespace: "default"}} {
 			set.Add(element)
-			testkit.Len(t, testkit.Must(named.List(t.Context(), cache.ListOptions{})), 0)
+			testkit.Len(t, testkit.Must(named.List(t.Context(), cache.ListOptions{})), 0, element)
 		}
 		testkit.Len(t, testkit.Must(all.List(t.Context(), cache.ListOptions{})), 1)
 	})

@@ -194,7 +194,7 @@ func TestReads(t *testing.T) {
 			`list Namespace: Namespace is a cluster-scoped kind: leave the namespace empty, not "x"`: second(namespaces.List(ctx, cache.ListOptions{Namespace: "x"})),
 		} {
 			testkit.ErrorContains(t, err, what)
-			testkit.Equal(t, apierrors.IsNotFound(err), strings.HasSuffix(what, "not found"))
+			testkit.Equal(t, apierrors.IsNotFound(err), strings.HasSuffix(what, "not found"), what)
 		}
 	})
 }

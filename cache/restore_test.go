@@ -377,8 +377,8 @@ func TestS2_RestoredAndRestored(t *testing.T) {
 			backup.Restore()
 			time.Sleep(15 * time.Second) // 10 until it is compared, 3 until that is confirmed
 			testkit.Equal(t, told.count(), n+1)
-			testkit.Equal(t, maps.Stale(), nil)
-			testkit.Equal(t, contents(t, maps), "")
+			testkit.Equal(t, maps.Stale(), nil, n)
+			testkit.Equal(t, contents(t, maps), "", n)
 		}
 	})
 }

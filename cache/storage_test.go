@@ -31,7 +31,8 @@ func TestDefaultStorage(t *testing.T) {
 		"decoded": {cache.ForScope[*metav1.PartialObjectMetadata](c, cache.Scope{Kind: widgetKind}).State, cache.For[*Widget](c).State},
 	} {
 		for _, state := range of {
-			testkit.Equal(t, state().Storage, want)
+			s := state()
+			testkit.Equal(t, s.Storage, want, s)
 		}
 	}
 }

@@ -610,8 +610,8 @@ func TestReconcile_StringData(t *testing.T) {
 	inWideBubble(t, func(t *testing.T, w *wide) {
 		for _, value := range []string{"1", "1", "2", "2"} {
 			result, err := w.set.Reconcile(t.Context(), w.owner, coreac.Secret("s", "default").WithStringData(map[string]string{"key": value}))
-			testkit.NoError(t, err)
-			testkit.Equal(t, result.Ready(), true)
+			testkit.NoError(t, err, value)
+			testkit.Equal(t, result.Ready(), true, value)
 			time.Sleep(time.Minute)
 		}
 		testkit.Equal(t, w.api.Count("apply", sim.Secrets), 2, "applies")

@@ -252,9 +252,9 @@ func TestCompare_RetainKeys(t *testing.T) {
 		was, _, _ := content(pair[0])
 		is, _, _ := content(pair[1])
 		got, err := strategicpatch.StrategicMergeMapPatch(was, d.main, pair[0])
-		testkit.NoError(t, err)
-		testkit.Equal(t, d.patchType, types.StrategicMergePatchType)
-		testkit.DeepEqual(t, withoutNulls(map[string]any(got)), withoutNulls(is))
+		testkit.NoError(t, err, d.main)
+		testkit.Equal(t, d.patchType, types.StrategicMergePatchType, d.main)
+		testkit.DeepEqual(t, withoutNulls(map[string]any(got)), withoutNulls(is), d.main)
 	}
 }
 

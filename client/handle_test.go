@@ -266,7 +266,7 @@ func TestWire(t *testing.T) {
 			continue
 		}
 		testkit.Equal(t, r.Header.Get("Content-Type"), want[r.Resource.Resource], fmt.Sprintf("%s goes as", r))
-		testkit.HasPrefix(t, r.Header.Get("User-Agent"), "client.test/")
+		testkit.HasPrefix(t, r.Header.Get("User-Agent"), "client.test/", fmt.Sprintf("%s comes from", r))
 	}
 }
 

@@ -156,8 +156,8 @@ func TestNotServedOrMissing(t *testing.T) {
 	unserved := func(err error) {
 		t.Helper()
 		wants(t, err, "does not serve the status of Deployment of apps/v1", "enable the status subresource in its CRD")
-		testkit.Equal(t, apierrors.IsNotFound(err), false)
-		testkit.Equal(t, meta.IsNoMatchError(err), false)
+		testkit.Equal(t, apierrors.IsNotFound(err), false, err)
+		testkit.Equal(t, meta.IsNoMatchError(err), false, err)
 	}
 	_, err = deployments.UpdateStatus(ctx, d)
 	unserved(err)
@@ -194,7 +194,7 @@ func TestNotServedOrMissing(t *testing.T) {
 	} {
 		err := call()
 		testkit.ErrorSatisfies(t, err, meta.IsNoMatchError)
-		testkit.Equal(t, apierrors.IsNotFound(err), false)
+		testkit.Equal(t, apierrors.IsNotFound(err), false, err)
 		testkit.ErrorSatisfies(t, testkit.Err(c.Mapping(ctx, appsv1.SchemeGroupVersion.WithKind("Deployment"))), meta.IsNoMatchError, "it is still known")
 		api.Serve(sim.Deployments)
 		testkit.Equal(t, deployments.Served(ctx), nil)

@@ -34,13 +34,13 @@ func TestRun_SaysUnderWhichTerm(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- c.Run(ctx) }()
 			synctest.Wait()
-			testkit.Equal(t, c.Snapshot().Leading, true)
+			testkit.Equal(t, c.Snapshot().Leading, true, name)
 			testkit.Equal(t, c.Snapshot().Term, name)
 			stop()
 			ok(t, <-ended)
-			testkit.Equal(t, strings.Contains(log.String(), "leading without a term of leadership"), name == "", log)
-			testkit.Equal(t, c.Snapshot().Leading, false, "after its end")
-			testkit.Equal(t, c.Snapshot().Term, "", "after its end")
+			testkit.Equal(t, strings.Contains(log.String(), "leading without a term of leadership"), name == "", log.String())
+			testkit.Equal(t, c.Snapshot().Leading, false, name, "after its end")
+			testkit.Equal(t, c.Snapshot().Term, "", name, "after its end")
 		})
 	}
 }

@@ -33,7 +33,7 @@ func TestC6_CreateOrUpdateFromTheCache(t *testing.T) {
 			if err != nil {
 				return controller.Result{}, err
 			}
-			testkit.Len(t, found.Data, min(len(results), 3))
+			testkit.Len(t, found.Data, min(len(results), 3), len(results))
 			_, result, err := client.CreateOrUpdate(ctx, r.secret(), found, func(s *corev1.Secret) error {
 				if n := len(s.Data); n < 3 {
 					if s.Data == nil {

@@ -71,9 +71,8 @@ func TestSnapshot(t *testing.T) {
 		var back struct {
 			Running []struct{ Key, Class string }
 		}
-		testkit.NoError(t, json.Unmarshal(text, &back))
-		testkit.Equal(t, back.Running[0].Key, "a")
-		testkit.Equal(t, back.Running[0].Class, "normal")
+		ok(t, json.Unmarshal(text, &back))
+		testkit.HasPrefix(t, fmt.Sprint(back.Running), "[{a normal}")
 		for _, want := range []string{`"LogLevel": "DEBUG"`, `"PausedBy": [`, `"Err": "` + errFlaky.Error(), `"Source": "Fake(keys)"`} {
 			testkit.Contains(t, string(text), want, fmt.Sprintf("%s is not in", want))
 		}

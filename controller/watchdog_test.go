@@ -251,7 +251,8 @@ func TestProgress(t *testing.T) {
 			testkit.Equal(t, p.Ready, ready)
 			testkit.Equal(t, p.Running, running)
 			testkit.Equal(t, p.Stalled, stalled)
-			testkit.Equal(t, alive() != nil, stalled >= 10*time.Minute, stalled)
+			err := alive()
+			testkit.Equal(t, err != nil, stalled >= 10*time.Minute, stalled, err)
 			return p
 		}
 		c.Queue().Add("before")

@@ -104,7 +104,7 @@ func testRemoved(ctx context.Context, t *testing.T, client dynamic.Interface) {
 	testkit.ErrorSatisfies(t, testkit.Err(client.Resource(crds).Get(ctx, "dials.envtest.setpoint.dev", metav1.GetOptions{})), apierrors.IsNotFound, "the CustomResourceDefinition stays")
 	for _, of := range configurations {
 		list, err := client.Resource(of).List(ctx, metav1.ListOptions{})
-		testkit.NoError(t, err)
+		testkit.NoError(t, err, of.Resource)
 		testkit.Len(t, list.Items, 0, of.Resource)
 	}
 }

@@ -240,7 +240,8 @@ func TestClientCertificates(t *testing.T) {
 				testkit.NoError(t, err)
 				config.Certificates = []tls.Certificate{c}
 			}
-			testkit.Equal(t, testkit.Err(shake(w, config, t)) == nil, want)
+			_, err := shake(w, config, t)
+			testkit.Equal(t, err == nil, want, err)
 		}
 		lets(&friend, true)
 		lets(&stranger, false)

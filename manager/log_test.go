@@ -26,7 +26,7 @@ func loggingTo(out *testkit.Buffer) func(*manager.Options) {
 func wantLines(t *testing.T, out *testkit.Buffer, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
-		testkit.Len(t, regexp.MustCompile("(?m)^time=\\S+ "+line+"$").FindAllString(out.String(), -1), 1)
+		testkit.Len(t, regexp.MustCompile("(?m)^time=\\S+ "+line+"$").FindAllString(out.String(), -1), 1, line, out)
 	}
 }
 

@@ -219,7 +219,7 @@ func TestM1_ARequestWithABodyIsAnsweredAtAStop(t *testing.T) {
 				}
 				defer resp.Body.Close()
 				body, err := io.ReadAll(resp.Body)
-				testkit.Equal(t, string(body), "10000 <nil>"+strings.Repeat("x", 1<<20), resp.Proto)
+				testkit.Equal(t, string(body) == "10000 <nil>"+strings.Repeat("x", 1<<20), true, fmt.Sprintf("%s: %.20q, %d bytes", resp.Proto, body, len(body)))
 				testkit.Equal(t, err, nil, resp.Proto)
 			})
 		}

@@ -299,7 +299,7 @@ func TestP2_AWebhookEditsTheAssignment(t *testing.T) {
 				testkit.AtMost(t, writes.Load()-before, 4*60)
 				for _, r := range f.all[:4] {
 					all, since := unserved(r)
-					testkit.Len(t, all, 256)
+					testkit.Len(t, all, 256, r.name)
 					testkit.AtLeast(t, time.Since(since), time.Minute, r.name)
 				}
 				said := 0

@@ -53,7 +53,7 @@ func TestP1_ARenamedLease(t *testing.T) {
 				s := renamed.Status()
 				testkit.Equal(t, s.Standby, waits)
 				testkit.Equal(t, strings.Contains(s.Trouble, "the group web of the same program (web-operator)"), waits, s.Trouble)
-				testkit.Equal(t, lines(&log, "waiting until the members of another group") == 5, waits)
+				testkit.Equal(t, lines(&log, "waiting until the members of another group") == 5, waits, &log)
 				old.stop()
 				ended(t, old)
 				time.Sleep(10 * time.Second)

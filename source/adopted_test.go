@@ -57,7 +57,7 @@ func TestAdopted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		f.StartWithContext(ctx)
 		synced(t, src)
-		testkit.NoError(t, src.Status().Settled(t.Context()))
+		testkit.Equal(t, src.Status().Settled(t.Context()), nil)
 		testkit.Equal(t, src.Status().Stale(), nil)
 		s.put("a=2", "hidden=1")
 		s.remove("a")

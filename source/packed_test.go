@@ -297,9 +297,10 @@ func TestPacked_Undecodable(t *testing.T) {
 		expect := func(metadata bool, event string) {
 			t.Helper()
 			synctest.Wait()
-			testkit.Equal(t, names.take() != "", metadata)
+			renamed, left := names.take(), kept.take()
+			testkit.Equal(t, renamed != "", metadata, renamed)
 			testkit.Equal(t, sizes.take(), event, "Funcs got")
-			testkit.Equal(t, kept.take() != "", event != "")
+			testkit.Equal(t, left != "", event != "", left)
 		}
 		putGauge(api, "a", "large")
 		expect(true, "")

@@ -132,7 +132,7 @@ func TestWriter_WhatIsDelayed(t *testing.T) {
 			got, err := apply(name, message)
 			testkit.Equal(t, got, wait, what)
 			testkit.Equal(t, w.sent, sent, what)
-			testkit.Equal(t, err != nil, w.fail, what)
+			testkit.Equal(t, err != nil, w.fail, what, err)
 		}
 		g := gauge(1)
 		w.api.Put(served, g)

@@ -76,7 +76,7 @@ func TestConversion_AWholeListInOrder(t *testing.T) {
 	}
 	for i, obj := range a.Response.ConvertedObjects {
 		testkit.Equal(t, obj["metadata"].(map[string]any)["name"], any(fmt.Sprint("shop-", i)))
-		testkit.Equal(t, obj["apiVersion"], "shops.example.com/v1")
+		testkit.Equal(t, obj["apiVersion"], "shops.example.com/v1", i)
 	}
 	if len(answered) != 1 || !answered[0].Conversion || !answered[0].Allowed || answered[0].Webhook != "convert" {
 		t.Errorf("the hook has %+v", answered)

@@ -119,7 +119,8 @@ func TestRealServer_AWebhookOfEverythingLetsItsServerStart(t *testing.T) {
 			return err
 		},
 	} {
-		testkit.Equal(t, refused(do()), true, what)
+		answer := do()
+		testkit.Equal(t, refused(answer), true, what, answer)
 	}
 	works := func(what string, err error) {
 		t.Helper()

@@ -33,7 +33,7 @@ func TestW1_OneHolder(t *testing.T) {
 				if !ok {
 					return
 				}
-				testkit.AtMost(t, holders[item.Key()].Add(1), 1)
+				testkit.AtMost(t, holders[item.Key()].Add(1), 1, item.Key())
 				deliveries.Add(1)
 				runtime.Gosched()
 				holders[item.Key()].Add(-1)

@@ -126,7 +126,8 @@ func TestClientset(t *testing.T) {
 		testkit.NoError(t, err)
 		e := <-watcher.ResultChan()
 		testkit.Equal(t, e.Type, watch.Added)
-		testkit.Equal(t, e.Object.(*corev1.ConfigMap).UID, made.UID)
+		m, _ := e.Object.(*corev1.ConfigMap)
+		testkit.Equal(t, m != nil && m.UID == made.UID, true, e.Object)
 		list, err := maps.List(ctx, metav1.ListOptions{}) // large enough to be compressed
 		if err != nil || len(list.Items) != 1 || list.Items[0].Data["large"] != made.Data["large"] {
 			t.Errorf("the list has %v, %v", len(list.Items), err)

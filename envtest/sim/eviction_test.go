@@ -42,7 +42,7 @@ func TestV1_AnEvictionTakesADisruption(t *testing.T) {
 	testkit.ErrorSatisfies(t, err, apierrors.IsNotFound, "the evicted Pod")
 	err = evict("b")
 	testkit.ErrorSatisfies(t, err, apierrors.IsTooManyRequests, "an eviction beyond the budget")
-	testkit.Equal(t, apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), true, "an eviction beyond the budget")
+	testkit.Equal(t, apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), true, err)
 	got := testkit.Must(c.PolicyV1().PodDisruptionBudgets("default").Get(t.Context(), "one", metav1.GetOptions{}))
 	_, recorded := got.Status.DisruptedPods["a"]
 	testkit.Equal(t, got.Status.DisruptionsAllowed, 0)

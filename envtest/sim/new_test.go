@@ -161,7 +161,7 @@ func TestNew_DefinitionsDescribeTheirKinds(t *testing.T) {
 		testkit.NoError(t, testkit.Err(v2.Update(ctx, u, metav1.UpdateOptions{})))
 		for _, want := range []string{"", "b"} {
 			o := (<-w.ResultChan()).Object.(*unstructured.Unstructured)
-			testkit.Equal(t, o.GetAPIVersion(), "test.dev/v3")
+			testkit.Equal(t, o.GetAPIVersion(), "test.dev/v3", want)
 			testkit.Equal(t, o.GetLabels()["a"], want)
 		}
 		crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
@@ -186,7 +186,7 @@ func TestNew_ALaterDefinitionReplacesTheGuess(t *testing.T) {
 			crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 			testkit.NoError(t, testkit.Err(crds.Create(ctx, d, metav1.CreateOptions{})))
 			_, err := client.Resource(gadgets.GroupResource().WithVersion("v2")).List(ctx, metav1.ListOptions{})
-			testkit.Equal(t, err == nil, plural == "gadgets", "a list of gadgets in v2")
+			testkit.Equal(t, err == nil, plural == "gadgets", "a list of gadgets in v2", err)
 			_, err = client.Resource(schema.GroupVersionResource{Group: "test.dev", Version: "v2", Resource: plural}).List(ctx, metav1.ListOptions{})
 			testkit.NoError(t, err, "a list as defined")
 			testkit.ErrorSatisfies(t, testkit.Err(guessed.List(ctx, metav1.ListOptions{})), apierrors.IsNotFound, "a list as guessed")

@@ -111,7 +111,7 @@ func TestV1_AnExpiredPageContinuesInconsistently(t *testing.T) {
 	_, _, body = get(t, api, "/api/v1/namespaces/default/configmaps?limit=2&continue="+status.Continue, "")
 	next := wantNames(t, body, "b bb")
 	testkit.Equal(t, next.ResourceVersion, api.Version())
-	testkit.Equal(t, *next.RemainingItemCount, 1)
+	testkit.DeepEqual(t, next.RemainingItemCount, new(int64(1)))
 	code, _, body = get(t, api, "/api/v1/configmaps?resourceVersionMatch=Exact&resourceVersion="+first.ResourceVersion, "")
 	testkit.Equal(t, code, http.StatusGone)
 	testkit.Contains(t, body, "The resourceVersion for the provided list is too old.")
@@ -134,7 +134,8 @@ func TestV1_FormsOfBuiltinKinds(t *testing.T) {
 		w := testkit.Must(deploys.Watch(t.Context(), metav1.ListOptions{AllowWatchBookmarks: true}))
 		e := <-w.ResultChan()
 		testkit.Equal(t, e.Type, watch.Added)
-		testkit.Equal(t, *e.Object.(*appsv1.Deployment).Spec.Replicas, 3) //nolint:forcetypeassert // a panic fails, too
+		d, is := e.Object.(*appsv1.Deployment)
+		testkit.Equal(t, is && *d.Spec.Replicas == 3, true, e.Object)
 		e = <-w.ResultChan()
 		if d, ok := e.Object.(*appsv1.Deployment); !ok || e.Type != watch.Bookmark || d.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 			t.Errorf("watch: %+v", e)
@@ -230,10 +231,10 @@ func TestV1_DeletedHasTheLastStateAndTheVersionOfTheDeletion(t *testing.T) {
 			Type   string
 			Object corev1.ConfigMap
 		}
-		testkit.NoError(t, json.Unmarshal([]byte(line), &e))
+		testkit.NoError(t, json.Unmarshal([]byte(line), &e), line)
 		want := []string{"DELETED " + left, "ADDED", "DELETED " + api.Version()}[i]
 		testkit.HasPrefix(t, e.Type+" "+e.Object.ResourceVersion, want)
-		testkit.Equal(t, e.Object.Data["x"], "x")
-		testkit.Equal(t, e.Object.Labels["l"], "1")
+		testkit.Equal(t, e.Object.Data["x"], "x", line)
+		testkit.Equal(t, e.Object.Labels["l"], "1", line)
 	}
 }

@@ -178,7 +178,7 @@ func TestWatch(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, api.Watches(), 0)
 		_, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: "1000"})
-		testkit.Equal(t, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge), true, "a version to come")
+		testkit.Equal(t, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge), true, "a version to come", err)
 	})
 }
 

@@ -71,9 +71,11 @@ func TestL2_APartHasAFenceOfItsOwn(t *testing.T) {
 				synctest.Wait()
 				f.dialing, f.answer = 0, 0
 				for _, under := range []*fence.Term{leading, other} {
-					testkit.Equal(t, f.do(fence.With(t.Context(), under), http.MethodPut) == nil, c.wholeGoesOn, "another request")
+					err := f.do(fence.With(t.Context(), under), http.MethodPut)
+					testkit.Equal(t, err == nil, c.wholeGoesOn, "another request", err)
 				}
-				testkit.Equal(t, f.do(fence.With(t.Context(), slot), http.MethodPut) == nil, slot.Trusted() == nil, "a request of the part")
+				err = f.do(fence.With(t.Context(), slot), http.MethodPut)
+				testkit.Equal(t, err == nil, slot.Trusted() == nil, "a request of the part", err)
 			})
 		})
 	}

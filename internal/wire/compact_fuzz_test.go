@@ -6,7 +6,6 @@ package wire_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -38,7 +37,7 @@ func checkCompact(t *testing.T, f wire.Format, data []byte) {
 		}
 		if wantErr == nil { // the caller encodes what it has decoded
 			again := bare(t, f, &want, corev1.SchemeGroupVersion.WithKind("Pod"))
-			testkit.NoError(t, testkit.Err(wire.Compact(f, again, false)), fmt.Sprintf("%q is decoded and encoded as %q", data, again))
+			testkit.NoError(t, testkit.Err(wire.Compact(f, again, false)), data, again)
 		}
 		return
 	}

@@ -59,8 +59,8 @@ func TestP2_EverySlotHasAnOwnerThatActsOrIsReported(t *testing.T) {
 			t.Fatalf("%d slots are reported, want %d", len(all), n)
 		}
 		for _, u := range all {
-			testkit.Equal(t, u.Since.Sub(since), 0)
-			testkit.Contains(t, u.Reason, reason)
+			testkit.Equal(t, u.Since.Sub(since), 0, u)
+			testkit.Contains(t, u.Reason, reason, u)
 		}
 	}
 	report(b, well, 0, epoch, "")

@@ -19,8 +19,8 @@ import (
 	"github.com/setpoint-dev/setpoint/internal/run"
 )
 
-// load sends requests at a fixed rate. Each needs the conversion webhook, and every second one also
-// the validating webhook.
+// load sends requests at a fixed rate, unless many are unanswered. Each needs the conversion
+// webhook, and every second one also the validating webhook.
 type load struct {
 	lamps     *client.Handle[*unstructured.Unstructured]
 	namespace string
@@ -45,13 +45,19 @@ func (l *load) run(ctx context.Context) {
 	ticker := time.NewTicker(time.Second / time.Duration(l.rate))
 	defer ticker.Stop()
 	defer l.running.Wait()
-	limited := context.WithoutCancel(ctx)
+	limited, unanswered := context.WithoutCancel(ctx), make(chan struct{}, mostUnanswered)
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			select {
+			case <-ctx.Done():
+				return
+			case unanswered <- struct{}{}:
+			}
 			l.running.Go(func() {
+				defer func() { <-unanswered }()
 				limited, cancel := context.WithTimeout(limited, longestRequest)
 				defer cancel()
 				l.request(limited, n)
@@ -62,6 +68,10 @@ func (l *load) run(ctx context.Context) {
 
 // longestRequest is more than the timeouts of both webhooks, whose errors are more precise.
 const longestRequest = 90 * time.Second
+
+// mostUnanswered requests wait for their answers. On a machine that is too slow for the rate, more
+// would wait ever longer, and the API server ends a write after 34 seconds.
+const mostUnanswered = 40
 
 func (l *load) request(ctx context.Context, n int) {
 	name, begun := fmt.Sprint("lamp-", n/2%10), time.Now()

@@ -94,9 +94,9 @@ func newCluster(t *testing.T) Options {
 	return Options{Kubeconfig: kubeconfig, Namespace: namespace, Contestant: "Setpoint", Replicas: 3, Rate: 20, Hard: *hard}
 }
 
-// TestA1_NoRequestFailsOnTheRealAPIServer is a rotation of three replicas that serve, next to 20
-// requests a second. It begins with a replica of a new version, whose CALifetime is shorter. Then
-// one replica is killed. Lifetimes are hours, so nothing depends on the speed of the machine.
+// TestA1_NoRequestFailsOnTheRealAPIServer is a rotation of three replicas that serve, next to up to
+// 20 requests a second. It begins with a replica of a new version, whose CALifetime is shorter.
+// Then one replica is killed. Lifetimes are hours, so nothing depends on the speed of the machine.
 func TestA1_NoRequestFailsOnTheRealAPIServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it needs a control plane")

@@ -144,28 +144,30 @@ func TestS2_TooLargeVersion(t *testing.T) {
 // TestS2_AnotherServer: after a time without service, a kind is listed again, even if the API
 // server would resume the watch: it may never have had the objects in the store.
 func TestS2_AnotherServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		before, after := sim.NewServer(sim.Deployments), sim.NewServer(sim.Deployments)
-		before.Put(sim.Deployments, testkit.Deployment("a"))
-		for range 10 { // its versions are higher, so no restore is noticed
-			for _, name := range []string{"b", "c", "d"} {
-				after.Put(sim.Deployments, testkit.Deployment(name))
+	for n := range 8 { // the pauses between requests are random
+		synctest.Test(t, func(t *testing.T) {
+			before, after := sim.NewServer(sim.Deployments), sim.NewServer(sim.Deployments)
+			before.Put(sim.Deployments, testkit.Deployment("a"))
+			for range 10 { // its versions are higher, so no restore is noticed
+				for _, name := range []string{"b", "c", "d"} {
+					after.Put(sim.Deployments, testkit.Deployment(name))
+				}
 			}
-		}
-		c, _ := newCache(t, before)
-		deployments := cache.For[*appsv1.Deployment](c)
-		events := record(t, deployments)
-		defer testkit.Start(t, c.Run)()
-		synced(t, deployments)
-		time.Sleep(3 * time.Minute)
-		events.take()
-		before.Withdraw(sim.Deployments)
-		time.Sleep(time.Minute)
-		before.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Forward(after) })
-		time.Sleep(5 * time.Second)
-		testkit.Len(t, testkit.Must(deployments.List(t.Context(), cache.ListOptions{})), 3)
-		testkit.Contains(t, events.take(), "missed a")
-	})
+			c, _ := newCache(t, before)
+			deployments := cache.For[*appsv1.Deployment](c)
+			events := record(t, deployments)
+			defer testkit.Start(t, c.Run)()
+			synced(t, deployments)
+			time.Sleep(3 * time.Minute)
+			events.take()
+			before.Withdraw(sim.Deployments)
+			time.Sleep(time.Minute + time.Duration(n)*7*time.Second)
+			before.Intercept(func(r *sim.Request) (*http.Response, error) { return r.Forward(after) })
+			time.Sleep(5 * time.Second)
+			testkit.Len(t, testkit.Must(deployments.List(t.Context(), cache.ListOptions{})), 3, n)
+			testkit.Contains(t, events.take(), "missed a", n)
+		})
+	}
 }
 
 // TestS5_Removed: a removed CRD parks its informer, and the last known state stays readable. When

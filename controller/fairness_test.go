@@ -66,6 +66,7 @@ func TestW6_ChangesGetAheadOfAllOthers(t *testing.T) {
 				}
 				time.Sleep(others.wait)
 				for range 20 {
+					synctest.Wait() // the workers have started what they start at this moment
 					before := runs.Load()
 					queue.AddAll([]string{"change"}, workqueue.AddOptions{})
 					testkit.AtMost(t, <-seen-before-1, mostBefore)

@@ -65,6 +65,7 @@ func TestShards_AnUnsyncedSourceIsReplayedLater(t *testing.T) {
 		late := newPartial(keyOf("b3"), keyOf("e"))
 		r.control.Watch(late)
 		r.start()
+		r.wantSeen("started", time.Second, "") // so that it has delivered b3 before the ownership
 		all.Acquire(ownership('b', nil))
 		r.wantSeen("acquired", time.Second, "b1 b2")
 		all.Acquire(ownership('e', nil))

@@ -219,6 +219,7 @@ func TestP1_NothingBeginsAfterStop(t *testing.T) {
 		close(slow.may)
 		r.control.Watch(slow)
 		r.start()
+		r.wantSeen("started", time.Second, "")
 		a := ownership('a', nil)
 		all.Acquire(a)
 		r.wantSeen("acquired", time.Second, "a") // and its replay is held

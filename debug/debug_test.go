@@ -149,7 +149,11 @@ func TestAdd_ServesLocalHostsOnly(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	<-serves
+	select {
+	case <-serves:
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, host := range []string{"localhost:6060", "localhost", "127.0.0.1:6060", "[::1]:6060", "[::1]", "evil.example.com:6060", "localhost.example.com", "10.0.0.1"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/debug/failing", http.NoBody)

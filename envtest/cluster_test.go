@@ -162,8 +162,7 @@ func TestInvalidCRDs(t *testing.T) {
 // at its default second discovery, 30 s after the start.
 func TestE3_OwnedByNewTypeIsCollected(t *testing.T) {
 	c := sharedCluster(t)
-	ctx, cancel := context.WithTimeout(testContext(t), 20*time.Second)
-	defer cancel()
+	ctx := testContext(t)
 	testkit.NoError(t, c.InstallCRDs(ctx, "testdata/fuses.yaml"))
 	namespace, err := c.Namespace(ctx, "collected")
 	testkit.NoError(t, err)
@@ -173,6 +172,8 @@ func TestE3_OwnedByNewTypeIsCollected(t *testing.T) {
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID()}})
 	r := c.dynamic.Resource(configMaps).Namespace(namespace)
 	owned = create(ctx, t, r, owned)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
 	testkit.NoError(t, owners.Delete(ctx, "main", metav1.DeleteOptions{}))
 	waitGone(ctx, t, r, "owned", owned.GetResourceVersion())
 }

@@ -56,8 +56,10 @@ func ExampleObserve() {
 	lock.Client, config.Lock = observed, lock
 	config.Callbacks = clientgo.LeaderCallbacks{
 		OnStartedLeading: func(ctx context.Context) {
-			time.AfterFunc(time.Second/4, cancel) // the host stops
-			led <- observed.Lead(ctx, c.Lead)
+			led <- observed.Lead(ctx, func(take, work context.Context) error {
+				time.AfterFunc(time.Second/4, cancel) // the host stops
+				return c.Lead(take, work)
+			})
 		},
 		OnStoppedLeading: func() {},
 	}

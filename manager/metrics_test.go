@@ -258,7 +258,8 @@ func TestM3_AProfileHoldsNoStop(t *testing.T) {
 		_, body := get(t, c, "http://"+address+"/debug/pprof/profile?seconds=3600")
 		profile <- body
 	}()
-	for { // until the profile has begun
+	for len(profile) == 0 { // until it has begun
+		time.Sleep(10 * time.Millisecond)
 		if _, body := get(t, c, "http://"+address+"/debug/pprof/goroutine?debug=2"); strings.Contains(body, "debug.profiles.record") {
 			break
 		}

@@ -99,6 +99,7 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 		testkit.NoError(t, err)
 		defer conn.Close()
 	}
+	begun := time.Now()
 	flooding, enough := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	for i := range 8 {
@@ -121,5 +122,5 @@ func TestIdleConnectionsAndMadeUpTokensKeepNobodyFromAnAnswer(t *testing.T) {
 	enough()
 	clients.Wait()
 	tokens, _ := v.count()
-	testkit.AtMost(t, tokens, 200)
+	testkit.AtMost(t, tokens, 40+10*int(time.Since(begun)/time.Second)) // the budget
 }

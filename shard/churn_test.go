@@ -312,6 +312,7 @@ func (c *churn) pass(d time.Duration) {
 	}
 	for until := time.Now().Add(d); time.Now().Before(until); {
 		time.Sleep(step)
+		synctest.Wait() // a hand-over at this moment is over
 		c.judge()
 		c.running = stdslices.DeleteFunc(c.running, func(r *churned) bool {
 			if r.over.Load() {

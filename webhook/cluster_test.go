@@ -75,7 +75,7 @@ func install(t *testing.T, c kubernetes.Interface, address string, ca []byte) {
 	}}}
 	validating := func(name string, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
 		return admissionregistrationv1.ValidatingWebhook{
-			Name: name, ClientConfig: to(name), Rules: rules("CREATE", "UPDATE", "DELETE"), ObjectSelector: tests, FailurePolicy: &policy, TimeoutSeconds: new(int32(2)),
+			Name: name, ClientConfig: to(name), Rules: rules("CREATE", "UPDATE", "DELETE"), ObjectSelector: tests, FailurePolicy: &policy, TimeoutSeconds: new(int32(10)),
 			SideEffects: new(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
 		}
 	}
@@ -162,6 +162,7 @@ func TestRealServer_CallsTheWebhooks(t *testing.T) {
 	maps := direct.CoreV1().ConfigMaps("default")
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	for begun := false; !begun; { // until the API server uses the last webhook
+		time.Sleep(20 * time.Millisecond)
 		_, err := maps.Create(t.Context(), mapWith("probe", "forbid"), dry)
 		begun = apierrors.IsForbidden(err)
 		if err != nil && !begun {

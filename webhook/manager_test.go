@@ -392,7 +392,7 @@ func TestA4_RequestsInFlightOverRealSocketsGetTheirAnswer(t *testing.T) {
 	body := reviewOf(t, request(admissionv1.Create, thing, ""))
 	var answers []<-chan answer
 	for range cap(came) {
-		answers = append(answers, o.background(t, validatePath, body))
+		answers = append(answers, o.background(t, validatePath+"?timeout=30s", body))
 	}
 	for range answers {
 		<-came

@@ -141,18 +141,18 @@ func TestL3_ALeaseRequestThatTimesOutClosesItsConnection(t *testing.T) {
 	a := serve(t, 100, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 	w, cfg := newWire(t, a)
 	rt, _ := connect(t, cfg)
-	renew := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	renew := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		_, err := send(ctx, rt, http.MethodPut, cfg.Host+lease)
 		return err
 	}
-	testkit.NoError(t, renew())
+	testkit.NoError(t, renew(time.Minute))
 	w.freezeAll()
-	if err := renew(); !errors.Is(err, context.DeadlineExceeded) {
+	if err := renew(2 * time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("over a half-open connection: %v", err)
 	}
-	testkit.Equal(t, renew(), nil, "the next attempt did not dial")
+	testkit.Equal(t, renew(time.Minute), nil, "the next attempt did not dial")
 }
 
 // client-go's elector gives one attempt the whole RenewDeadline.
@@ -163,13 +163,13 @@ func TestL3_PingsLeaveTimeForAnotherAttempt(t *testing.T) {
 }
 
 func attemptTwice(t *testing.T, begin func(*testing.T, *client.Client, time.Duration)) {
-	const deadline = 3 * time.Second
+	const deadline = 12 * time.Second
 	a := serve(t, 100, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 	w, cfg := newWire(t, a)
 	rt, c := connect(t, cfg)
 	elector(t, c, time.Minute)
 	begin(t, c, deadline)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	testkit.NoError(t, testkit.Err(send(ctx, rt, http.MethodPut, cfg.Host+lease)))
 	w.freezeAll()
@@ -197,7 +197,15 @@ func TestPingsEndAWatchWithoutAPeer(t *testing.T) {
 		_, err := send(ctx, rt, http.MethodGet, cfg.Host+watched)
 		ended <- err
 	}()
-	<-begun
+	began := func() {
+		t.Helper()
+		select {
+		case <-begun:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	began()
 	w.freezeAll()
 	if err := <-ended; err == nil || ctx.Err() != nil {
 		t.Fatalf("the pings did not end the watch: %v", err)
@@ -206,7 +214,7 @@ func TestPingsEndAWatchWithoutAPeer(t *testing.T) {
 		_, err := send(ctx, rt, http.MethodGet, cfg.Host+watched)
 		ended <- err
 	}()
-	<-begun // over a new connection
+	began() // over a new connection
 	cancel()
 	<-ended
 }

@@ -68,8 +68,8 @@ func startProcess(name string, cmd *exec.Cmd, input []byte, d *runDir, o Options
 }
 
 func (p *process) wait(progress io.Writer) {
+	defer close(p.done) // after the line: a Stop that finds the end would suppress it
 	p.err = p.cmd.Wait()
-	close(p.done)
 	if p.up.Load() && !p.stopping.Load() {
 		fmt.Fprintf(progress, "setpoint: %v\n", p.ended())
 	}

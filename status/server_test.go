@@ -288,7 +288,6 @@ func (s *server) unkeyed(t *testing.T) {
 
 	change(`[{"op":"add","path":"` + list + `type","value":"map"},{"op":"add","path":"` + list + `map-keys","value":["type"]}]`)
 	for {
-		time.Sleep(20 * time.Millisecond)
 		now, err := apply(lost, "us", "Ours")
 		if err == nil {
 			testkit.Equal(t, text(now.Status.Conditions), "Theirs=True Good \"\" 1\nOurs=True Good \"\" 1")

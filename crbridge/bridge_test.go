@@ -63,7 +63,11 @@ func start(t *testing.T, mgr crbridge.Manager) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	<-mgr.Elected()
+	select {
+	case <-mgr.Elected():
+	case err := <-ended:
+		t.Fatal(err)
+	}
 	return func() error {
 		cancel()
 		return <-ended

@@ -64,7 +64,7 @@ func newScraping(ctx context.Context, audiences ...string) *scraping {
 	go func() { ended <- m.Run(run) }()
 	DeferCleanup(func() {
 		stop()
-		Eventually(ended).Should(Receive(BeNil()))
+		Eventually(ended).WithTimeout(patience).Should(Receive(BeNil()))
 	})
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	DeferCleanup(transport.CloseIdleConnections)

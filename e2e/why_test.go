@@ -193,7 +193,7 @@ var _ = Describe("why", func() {
 			}
 			Eventually(ctx, first).WithTimeout(patience/4).Should(And(ContainSubstring(want.says), ContainSubstring("reason: "+string(want.reason))), name)
 		}
-		Expect(ask("configmap", "fine-copy")()).To(ContainSubstring("reason: Dropped"))
+		Eventually(ctx, ask("configmap", "fine-copy")).Should(ContainSubstring("reason: Dropped"))
 		Expect(ask("configmap", "nothing")()).To(ContainSubstring("reason: NotFound"))
 		Expect(ask("pods", "nothing")()).To(ContainSubstring("watched kinds: ConfigMap.v1, Secret.v1"))
 	}, NodeTimeout(2*patience))

@@ -14,9 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/setpoint-dev/setpoint/client"
@@ -179,6 +181,7 @@ func TestServer(t *testing.T) {
 		testkit.Equal(t, cluster.Stop(), nil)
 	}()
 	testkit.NoError(t, cluster.ApplyYAML(t.Context(), []byte(rights)))
+	allowed(t, cluster.Config())
 	cfg, err := cluster.ConfigFor("system:serviceaccount:ops:operator")
 	testkit.NoError(t, err)
 	for _, c := range []struct {
@@ -192,6 +195,23 @@ func TestServer(t *testing.T) {
 		{name: "kube-system", namespace: "kube-system", as: cluster.Config(), want: []string{"kube-system"}},
 	} {
 		t.Run(c.name, func(t *testing.T) { record(t, c.as, cluster.Config(), c.namespace, c.want, c.lines) })
+	}
+}
+
+// allowed waits until the API server uses the rights of the operator.
+func allowed(t *testing.T, admin *rest.Config) {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(admin)
+	testkit.NoError(t, err)
+	for _, verb := range []string{"create", "patch"} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:ops:operator",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "ops", Verb: verb, Group: "events.k8s.io", Resource: "events"},
+		}}
+		for answer := review; !answer.Status.Allowed; {
+			answer, err = c.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			testkit.NoError(t, err)
+		}
 	}
 }
 

@@ -258,8 +258,8 @@ func (s *site) testSilent(t *testing.T) {
 		}()
 	}
 	s.kubelet.listen(t, "operators/hangs", 6060, hang)
-	o := s.plug(t, "top", "--lease=website-operator", "--timeout=1s")
-	o.check(t, 0, leading, "hangs, stuck: no answer within 1s; see --timeout\n")
+	o := s.plug(t, "top", "--lease=website-operator", "--timeout=5s")
+	o.check(t, 0, leading, "hangs, stuck: no answer within 5s; see --timeout\n")
 	o.check(t, 0, standing, "deaf: nothing listens on port 6060 of the pod's loopback interface; ")
 	o.check(t, 0, standing, "early: not asked, because it is Pending\n")
 	testkit.NotContains(t, o.err, "over", "a failed Pod is mentioned")

@@ -79,8 +79,8 @@ func TestWhy_TellsOfAnObjectThatNeverExisted(t *testing.T) {
 func TestWhy_ASilentReplicaHidesNoAnswer(t *testing.T) {
 	hang := pages{"/debug/why": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
 	silent, refusing, old, leader := serve(t, hang), serve(t, pages{"/debug/why": refuse(403, "no\x1b[31m")}), serve(t, pages{}), serve(t, because(forbidden()))
-	o := plug(t, "why", "website", "shop/web", "--timeout=300ms", silent, refusing, old, leader)
-	o.check(t, 2, "it failed 4 times in a row", name(silent)+": no answer within 300ms; see --timeout\n")
+	o := plug(t, "why", "website", "shop/web", "--timeout=5s", silent, refusing, old, leader)
+	o.check(t, 2, "it failed 4 times in a row", name(silent)+": no answer within 5s; see --timeout\n")
 	o.check(t, 2, "", name(refusing)+": it refuses to answer (403 Forbidden): no[31m\n")
 	o.check(t, 2, "", name(old)+": it does not serve /debug/why; ")
 	if n := strings.Count(o.err, "\n"); n != 3 {

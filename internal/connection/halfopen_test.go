@@ -163,13 +163,13 @@ func TestL3_PingsLeaveTimeForAnotherAttempt(t *testing.T) {
 }
 
 func attemptTwice(t *testing.T, begin func(*testing.T, *client.Client, time.Duration)) {
-	const deadline = 12 * time.Second
+	const deadline = 6 * time.Second
 	a := serve(t, 100, func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
 	w, cfg := newWire(t, a)
 	rt, c := connect(t, cfg)
 	elector(t, c, time.Minute)
 	begin(t, c, deadline)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
 	defer cancel()
 	testkit.NoError(t, testkit.Err(send(ctx, rt, http.MethodPut, cfg.Host+lease)))
 	w.freezeAll()

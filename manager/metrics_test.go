@@ -259,7 +259,6 @@ func TestM3_AProfileHoldsNoStop(t *testing.T) {
 		profile <- body
 	}()
 	for len(profile) == 0 { // until it has begun
-		time.Sleep(10 * time.Millisecond)
 		if _, body := get(t, c, "http://"+address+"/debug/pprof/goroutine?debug=2"); strings.Contains(body, "debug.profiles.record") {
 			break
 		}

@@ -334,7 +334,7 @@ func TestServerWiringMistakes(t *testing.T) {
 		"two places":        {options: serverOptions{Address: ":0", Listener: newWire()}, want: "the server: server.Options: both Address and Listener are set; set one"},
 		"two pairs":         {options: serverOptions{CertDir: "/a", CertFile: "b", KeyFile: "c"}, want: "the server: server.Options.CertDir: CertFile or KeyFile is set as well; set CertDir or the two files"},
 		"half a pair":       {options: serverOptions{KeyFile: "c"}, want: "the server: server.Options: one of CertFile and KeyFile is set; set both or none"},
-		"one address":       {want: "the server: the address 127.0.0.1:"},
+		"one address":       {options: serverOptions{Address: "the health server's"}, want: "the server: the address the health server's is taken: "},
 		"nil for Authorize": {wire: func(s *handlers) { s.Authorize(nil) }, want: "the server: Authorize: the handler is nil"},
 		"nothing there":     {options: serverOptions{CertDir: "/no/such"}, want: "the server: cannot read the TLS files: open /no/such/tls.crt: "},
 	} {
@@ -344,6 +344,7 @@ func TestServerWiringMistakes(t *testing.T) {
 			addHealth(m, serverOptions{Listener: l})
 			if name == "one address" {
 				test.options.Address = l.Addr().String()
+				test.want = strings.ReplaceAll(test.want, "the health server's", test.options.Address)
 			}
 			s := addServer(m, test.options)
 			if test.wire != nil {

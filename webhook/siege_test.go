@@ -64,7 +64,7 @@ const besieged = "SETPOINT_BESIEGED"
 const (
 	maxMemory = 300 << 20
 	grace     = 2 * time.Second
-	maxStop   = grace + 8*time.Second
+	maxStop   = grace + 3*time.Second
 )
 
 // report is what the operator writes to its output after its stop.

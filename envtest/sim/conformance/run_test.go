@@ -141,7 +141,7 @@ func compareWatches(ctx context.Context, step int, real, sim *side) ([]differenc
 }
 
 // promptness is what the simulation may take for what the real server does in the background.
-const promptness = 20 * time.Second
+const promptness = 2 * time.Second
 
 // promptly does a step on the simulation, which has nothing to wait for.
 func (s *side) promptly(ctx context.Context, one step) (*response, error) {
